@@ -1,0 +1,34 @@
+"""Every exception and warning that multirel raises on purpose."""
+
+__all__ = [
+    "ConvergenceWarning",
+    "MultirelError",
+    "MultirelWarning",
+    "NotFiniteError",
+    "NotPositiveDefiniteError",
+    "UnboundedLikelihoodError",
+]
+
+
+class MultirelError(Exception):
+    """Base of the exceptions that a caller may want to catch."""
+
+
+class NotPositiveDefiniteError(MultirelError, ValueError):
+    """A covariance has an eigenvalue that is not above zero."""
+
+
+class NotFiniteError(MultirelError, ValueError):
+    """An input holds NaN or infinity."""
+
+
+class UnboundedLikelihoodError(MultirelError, ValueError):
+    """The likelihood has no maximum: too few samples for the shape."""
+
+
+class MultirelWarning(UserWarning):
+    """Base of the warnings that multirel gives."""
+
+
+class ConvergenceWarning(MultirelWarning):
+    """An iteration stopped before it settled."""
