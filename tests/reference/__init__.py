@@ -1,0 +1,1 @@
+"""Dense oracles in plain numpy: what the library must agree with. Never imports multirel."""
