@@ -1,6 +1,6 @@
 """The tensor normal distribution: its algebra, its density, its samples and its estimation."""
 
-from multirel.tensor_normal._covariance import Covariance, Spectrum
+from multirel.tensor_normal._covariance import Covariance
 from multirel.tensor_normal._dense_covariance import DenseCovariance, as_covariance
 from multirel.tensor_normal._distribution import TensorNormal
 from multirel.tensor_normal._existence import is_likelihood_bounded, n_samples_needed
@@ -19,6 +19,7 @@ from multirel.tensor_normal._low_rank_covariance import LowRankCovariance
 from multirel.tensor_normal._modes import fold, mode_product, multi_mode_product, unfold
 from multirel.tensor_normal._normalize import correlation_matrix, normalize_covariances
 from multirel.tensor_normal._pseudo_inverse_covariance import PseudoInverseCovariance
+from multirel.tensor_normal._spectrum import Spectrum, spectral_prox
 
 __all__ = [
     "Covariance",
@@ -45,5 +46,6 @@ __all__ = [
     "multi_mode_product",
     "n_samples_needed",
     "normalize_covariances",
+    "spectral_prox",
     "unfold",
 ]

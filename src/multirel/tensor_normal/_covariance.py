@@ -2,36 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from multirel._annotations import Float
+from multirel.tensor_normal._spectrum import Spectrum
 
-__all__ = ["Covariance", "ShrinkageTarget", "Spectrum", "check_shrinkage"]
+__all__ = ["Covariance", "ShrinkageTarget", "check_shrinkage"]
 
 ShrinkageTarget = Literal["identity", "constant-correlation"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spectrum:
-    """Eigenvalues of a precision Σ⁻¹: on the span of a basis, and off it."""
-
-    basis: Float[Tensor, "*batch d r"]
-    """Orthonormal eigenvectors; none (r = 0) for a multiple of the identity."""
-
-    inside: Float[Tensor, "*batch r"]
-    """Eigenvalues that belong to the basis."""
-
-    outside: Float[Tensor, "*#batch"]
-    """The eigenvalue of everything orthogonal to the basis; means nothing where r = d."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the basis spans everything."""
-        return self.basis.shape[-1] == self.basis.shape[-2]
 
 
 class Covariance(ABC):
@@ -86,6 +67,10 @@ class Covariance(ABC):
         """The part of `x` in the range of Σ: all of it, unless Σ is singular."""
         del mode, batch_dims
         return x
+
+    def check(self, name: str) -> None:
+        """Raise, naming the covariance, unless its numbers make a covariance."""
+        del name
 
     @abstractmethod
     def log_determinant(self) -> Float[Tensor, "*batch"]:
@@ -142,7 +127,10 @@ class Covariance(ABC):
     def condition(
         self, observed: Sequence[int], rest: Sequence[int]
     ) -> tuple[Float[Tensor, "*batch rest observed"], "Covariance"]:
-        """The gain Σ_RO Σ_OO⁻¹ of the entries R = `rest`, and their covariance, given O = `observed`."""
+        """The gain Σ_RO Σ_OO⁻¹ of the entries R = `rest`, and their covariance, given O = `observed`.
+
+        `rest` holds every entry that `observed` does not.
+        """
 
     @abstractmethod
     def to(self, *args: Any, **kwargs: Any) -> "Covariance":

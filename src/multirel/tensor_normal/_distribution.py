@@ -10,13 +10,11 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.kl import register_kl
 
 from multirel._annotations import Float
-from multirel.exceptions import NotPositiveDefiniteError
-from multirel.tensor_normal._checks import check_finite, check_symmetric, positive_definite_error
+from multirel.tensor_normal._checks import check_finite
 from multirel.tensor_normal._condition import condition_on_slices
 from multirel.tensor_normal._covariance import Covariance
-from multirel.tensor_normal._dense_covariance import DenseCovariance, as_covariance
+from multirel.tensor_normal._dense_covariance import as_covariance
 from multirel.tensor_normal._kronecker import (
-    along_modes,
     kronecker_color,
     kronecker_log_determinant,
     kronecker_project,
@@ -25,6 +23,7 @@ from multirel.tensor_normal._kronecker import (
 )
 from multirel.tensor_normal._modes import broadcast_shapes, pad_batch
 from multirel.tensor_normal._slices import slice_indices
+from multirel.tensor_normal._spectrum import along_modes
 
 __all__ = ["TensorNormal"]
 
@@ -90,9 +89,11 @@ class TensorNormal(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> constraints.Constraint:
+        """All real tensors of the event shape."""
         return constraints.independent(constraints.real, self.order)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> "TensorNormal":
+        """The same distribution with another batch shape."""
         new: TensorNormal = self._get_checked_instance(TensorNormal, _instance)  # type: ignore[no-untyped-call]
         new.covariances = self.covariances
         new.loc = self.loc.expand(torch.Size(batch_shape) + self.event_shape)
@@ -104,14 +105,17 @@ class TensorNormal(Distribution):
 
     @property
     def mean(self) -> Float[Tensor, "*shape"]:
+        """The mean, `loc`."""
         return self.loc
 
     @property
     def mode(self) -> Float[Tensor, "*shape"]:
+        """The value of the largest density, `loc`."""
         return self.loc
 
     @property
     def variance(self) -> Float[Tensor, "*shape"]:
+        """The variance of each entry: the product of those of its modes."""
         product = self.loc.new_ones(())
         for mode, covariance in enumerate(self.covariances):
             product = product * along_modes(covariance.diagonal(), mode=mode, order=self.order)
@@ -132,7 +136,7 @@ class TensorNormal(Distribution):
 
         $$-\tfrac12\Big[D\ln 2\pi + \sum_k \tfrac{D}{d_k}\ln|\Sigma_k| + \langle X-M, P(X-M)\rangle\Big]$$
         """
-        if self._validate_args:
+        if self._validate_args and value.numel() > 0:
             self._validate_sample(value)
         centered = value - self.loc
         distance = kronecker_quadratic_form(self.covariances, centered)
@@ -244,17 +248,10 @@ def _check_shapes(loc: Tensor, covariances: Sequence[Covariance]) -> None:
 
 
 def _check_values(loc: Tensor, covariances: Sequence[Covariance]) -> None:
-    """Raise unless `loc` is finite and every covariance finite, symmetric and positive definite."""
+    """Raise unless `loc` is finite and every covariance is one."""
     check_finite("loc", loc)
     for mode, covariance in enumerate(covariances):
-        if isinstance(covariance, DenseCovariance):
-            name = f"covariances[{mode}]"
-            check_finite(name, covariance.matrix)
-            check_symmetric(name, covariance.matrix)
-            try:
-                covariance.factor()
-            except NotPositiveDefiniteError:
-                raise positive_definite_error(name, covariance.matrix) from None
+        covariance.check(f"covariances[{mode}]")
 
 
 @register_kl(TensorNormal, TensorNormal)  # type: ignore[untyped-decorator]

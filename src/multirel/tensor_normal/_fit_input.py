@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from multirel._annotations import Float
-from multirel.exceptions import NotPositiveDefiniteError, UnboundedLikelihoodError
-from multirel.tensor_normal._checks import check_finite, check_symmetric, positive_definite_error
+from multirel.exceptions import UnboundedLikelihoodError
+from multirel.tensor_normal._checks import check_finite
 from multirel.tensor_normal._covariance import Covariance, ShrinkageTarget, check_shrinkage
 from multirel.tensor_normal._dense_covariance import DenseCovariance, as_covariance
 from multirel.tensor_normal._existence import is_likelihood_bounded, n_samples_needed
@@ -150,11 +150,6 @@ def _start_covariance(
             f"`{name}` must be a covariance of its mode: expected shape {(size, size)}, "
             f"got {tuple(matrix.shape)}."
         )
-    check_finite(name, matrix)
-    check_symmetric(name, matrix)
     covariance = DenseCovariance(matrix)
-    try:
-        covariance.factor()
-    except NotPositiveDefiniteError:
-        raise positive_definite_error(name, matrix) from None
+    covariance.check(name)
     return covariance

@@ -72,8 +72,8 @@ def fit_tensor_normal(
     $$S_k = \frac{d_k}{nD}\sum_i (X_i - M)_{(k)}
     \Big(\bigotimes_{j \ne k} \Sigma_j\Big)^{-1} (X_i - M)_{(k)}^T$$
 
-    Without shrinkage and jitter Σₖ = Sₖ, the likelihood never decreases, and its maximum does not depend
-    on the starting point. With them the sweeps settle at a fixed point that is no maximum.
+    Without shrinkage and jitter Σₖ = Sₖ, the likelihood never decreases (up to roundoff), and its maximum
+    does not depend on the starting point. With them the sweeps settle at a fixed point that is no maximum.
 
     Args:
         samples: The samples, one per entry of the first axis.

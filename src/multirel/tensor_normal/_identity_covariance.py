@@ -10,10 +10,10 @@ from multirel._annotations import Float
 from multirel.tensor_normal._covariance import (
     Covariance,
     ShrinkageTarget,
-    Spectrum,
     check_shrinkage,
 )
 from multirel.tensor_normal._low_rank_covariance import LowRankCovariance
+from multirel.tensor_normal._spectrum import Spectrum
 
 __all__ = ["IdentityCovariance"]
 

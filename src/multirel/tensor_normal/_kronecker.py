@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from multirel._annotations import Float
-from multirel.tensor_normal._covariance import Covariance, Spectrum
-from multirel.tensor_normal._modes import mode_product, pad_batch
+from multirel.tensor_normal._covariance import Covariance
+from multirel.tensor_normal._modes import pad_batch
+from multirel.tensor_normal._spectrum import spectral_prox
 
 __all__ = [
-    "along_modes",
     "kronecker_color",
     "kronecker_log_determinant",
     "kronecker_matvec",
@@ -122,10 +121,8 @@ def kronecker_prox(
 ) -> Float[Tensor, "*product_shape"]:
     """(I + c P)⁻¹ vec(W) folded back, with c = `step`: the proximal step of ½⟨W, P W⟩.
 
-    Exact in the Kronecker eigenbasis. A mode that is low rank plus a multiple of the identity is split into
-    its span and the rest, and its basis is never completed: with g(q) = 1 / (1 + c q), each subset B of
-    such modes adds U_B (h_B ∘ (W ×_{k∈B} Uₖᵀ)), where h_B is the alternating sum of g over the subsets
-    of B. The cost is O(D Σₖ rₖ).
+    Exact, and never completes the basis of a covariance that is low rank plus a multiple of the identity
+    (see `spectral_prox`).
 
     Args:
         covariances: One covariance per mode.
@@ -137,60 +134,4 @@ def kronecker_prox(
         tensor([0.5000, 0.5000])
     """
     weight = _with_batch_axes(covariances, weight)
-    order = len(covariances)
-    spectra = [covariance.precision_spectrum() for covariance in covariances]
-    cost = torch.as_tensor(step, dtype=weight.dtype, device=weight.device)
-    cost = along_modes(cost, mode=None, order=order)
-    complete, partial = [], []
-    for mode, spectrum in enumerate(spectra):
-        if spectrum.is_complete:
-            complete.append(mode)
-            weight = _rotate(weight, spectrum.basis.mT, mode, order)
-            cost = cost * along_modes(spectrum.inside, mode=mode, order=order)
-        elif spectrum.basis.shape[-1] == 0:
-            cost = cost * along_modes(spectrum.outside, mode=None, order=order)
-        else:
-            partial.append(mode)
-    shrunk = _shrink_by_subsets(weight, spectra, partial, [(1, cost)])
-    for mode in complete:
-        shrunk = _rotate(shrunk, spectra[mode].basis, mode, order)
-    return shrunk
-
-
-def _shrink_by_subsets(
-    weight: Tensor,
-    spectra: Sequence[Spectrum],
-    partial: Sequence[int],
-    terms: Sequence[tuple[int, Tensor]],
-) -> Tensor:
-    """Σ_B U_B (h_B ∘ C_B) over the subsets B of `partial`, one mode after the other.
-
-    `terms` holds the signs and the products c·∏ q of the alternating sum so far.
-    """
-    if not partial:
-        weights = [sign / (1 + product) for sign, product in terms]
-        return weight * sum(weights[1:], start=weights[0])
-    order, mode, rest = len(spectra), partial[0], partial[1:]
-    spectrum = spectra[mode]
-    inside = along_modes(spectrum.inside, mode=mode, order=order)
-    outside = along_modes(spectrum.outside, mode=None, order=order)
-    off_span = [(sign, product * outside) for sign, product in terms]
-    on_span = [(sign, product * inside) for sign, product in terms]
-    on_span += [(-sign, product) for sign, product in off_span]
-    span = _rotate(weight, spectrum.basis.mT, mode, order)
-    span = _shrink_by_subsets(span, spectra, rest, on_span)
-    complement = _shrink_by_subsets(weight, spectra, rest, off_span)
-    return complement + _rotate(span, spectrum.basis, mode, order)
-
-
-def _rotate(weight: Tensor, matrix: Tensor, mode: int, order: int) -> Tensor:
-    """`weight` with its trailing mode number `mode` of `order` multiplied by `matrix`."""
-    return mode_product(weight, matrix, mode - order, batch_dims=weight.ndim - order)
-
-
-def along_modes(values: Tensor, *, mode: int | None, order: int) -> Tensor:
-    """`values` shaped to broadcast over `order` modes: (…, d) along `mode`, or (…) over all."""
-    if mode is None:
-        return values.reshape(*values.shape, *(1,) * order)
-    right = order - 1 - mode
-    return values.reshape(*values.shape[:-1], *(1,) * mode, values.shape[-1], *(1,) * right)
+    return spectral_prox([c.precision_spectrum() for c in covariances], weight, step)

@@ -12,10 +12,10 @@ from multirel.tensor_normal._checks import check_matrix
 from multirel.tensor_normal._covariance import (
     Covariance,
     ShrinkageTarget,
-    Spectrum,
     check_shrinkage,
 )
-from multirel.tensor_normal._modes import broadcast_shapes, mode_product
+from multirel.tensor_normal._modes import broadcast_shapes
+from multirel.tensor_normal._spectrum import Spectrum, spectral_product
 
 __all__ = ["LowRankCovariance"]
 
@@ -28,6 +28,9 @@ class LowRankCovariance(Covariance):
         basis: Orthonormal columns U, shape (…, d, r); r may be 0.
         eigenvalues: Eigenvalues s > 0 on the span of `basis`, shape (…, r).
         complement: Eigenvalue a > 0 of everything orthogonal to it, a scalar or shape (…).
+
+    Gradients of marginals and conditionals pass through eigenvectors of a small matrix, so they are NaN
+    where two of its eigenvalues coincide; a `DenseCovariance` has them everywhere.
 
     Raises:
         ValueError: If the shapes do not match.
@@ -85,8 +88,7 @@ class LowRankCovariance(Covariance):
     ) -> "LowRankCovariance":
         """B diag(w) Bᵀ + a I for any columns B, brought to orthonormal columns.
 
-        Gradients pass through the eigenvectors of a small matrix, so they are NaN where two of its
-        eigenvalues coincide; use a `DenseCovariance` there.
+        Gradients are NaN where two eigenvalues of the small matrix between the columns coincide.
         """
         orthonormal, triangle = torch.linalg.qr(columns)
         core = (triangle * weights.unsqueeze(-2)) @ triangle.mT
@@ -133,11 +135,9 @@ class LowRankCovariance(Covariance):
             raise ValueError(
                 f"`x` must have size {self.size} along mode {mode}: got {x.shape[mode]}."
             )
-        span = mode_product(x, self.basis.mT, mode, batch_dims=batch_dims)
-        weighted = self.basis * (inside - outside.unsqueeze(-1)).unsqueeze(-2)
-        correction = mode_product(span, weighted, mode, batch_dims=batch_dims)
-        n_modes = x.ndim - batch_dims
-        return outside.reshape(*outside.shape, *(1,) * n_modes) * x + correction
+        return spectral_product(
+            x, self.basis, mode=mode, batch_dims=batch_dims, inside=inside, outside=outside
+        )
 
     def matvec(self, x: Tensor, mode: int = -1, *, batch_dims: int | None = None) -> Tensor:
         return self._spectral_product(x, mode, batch_dims, self.eigenvalues, self.complement)
@@ -153,6 +153,16 @@ class LowRankCovariance(Covariance):
     def whiten(self, x: Tensor, mode: int = -1, *, batch_dims: int | None = None) -> Tensor:
         inside, outside = self.eigenvalues.rsqrt(), self.complement.rsqrt()
         return self._spectral_product(x, mode, batch_dims, inside, outside)
+
+    def check(self, name: str) -> None:
+        basis = self.basis.detach()
+        identity = torch.eye(basis.shape[-1], dtype=self.dtype, device=self.device)
+        gap = float((basis.mT @ basis - identity).abs().max()) if identity.numel() else 0.0
+        if not gap <= torch.finfo(self.dtype).eps ** 0.5:
+            raise ValueError(
+                f"`basis` of `{name}` must have orthonormal columns: expected Uᵀ U = I, got a "
+                f"difference of {gap:.3g}. Use `torch.linalg.qr`."
+            )
 
     def log_determinant(self) -> Float[Tensor, "*batch"]:
         n_outside = self.size - self.basis.shape[-1]

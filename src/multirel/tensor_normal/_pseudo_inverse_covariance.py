@@ -9,9 +9,10 @@ from torch import Tensor
 from multirel._annotations import Float
 from multirel.exceptions import NotPositiveDefiniteError
 from multirel.tensor_normal._checks import check_finite, check_matrix
-from multirel.tensor_normal._covariance import Covariance, ShrinkageTarget, Spectrum
+from multirel.tensor_normal._covariance import Covariance, ShrinkageTarget
 from multirel.tensor_normal._matrix_shrinkage import shrink_matrix, symmetrize
 from multirel.tensor_normal._modes import mode_product
+from multirel.tensor_normal._spectrum import Spectrum
 
 __all__ = ["PseudoInverseCovariance"]
 

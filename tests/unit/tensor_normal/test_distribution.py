@@ -352,6 +352,14 @@ def test_low_rank_covariances_stay_low_rank_in_marginals():
     assert_close(marginal.covariances[0].dense(), expected, factor=10)
 
 
+def test_no_samples_are_samples_too():
+    """A sample shape with a zero in it: the right shapes, no numbers."""
+    distribution = standard(validate_args=True).expand((4,))
+    nothing = distribution.rsample((0,))
+    assert nothing.shape == (0, 4, *SHAPE)
+    assert distribution.log_prob(nothing).shape == (0, 4)
+
+
 def test_covariances_are_kept_as_given():
     """Objects as they are, tensors as `DenseCovariance`."""
     identity = IdentityCovariance(3)

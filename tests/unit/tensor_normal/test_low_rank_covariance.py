@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from multirel.exceptions import NotPositiveDefiniteError
-from multirel.tensor_normal import LowRankCovariance, kronecker_prox
+from multirel.tensor_normal import LowRankCovariance, TensorNormal, kronecker_prox
 from tests.builders import positive_definite, rotation, spectrum
 from tests.environment import DEVICE, DTYPE, array, assert_close, tensor
 from tests.reference import dense
@@ -95,3 +95,10 @@ def test_select_keeps_the_form():
     assert selected.basis.shape == (3, 2)
     assert selected.dtype == DTYPE
     assert selected.device.type == DEVICE.type
+
+
+def test_columns_that_are_not_orthonormal_are_an_error_in_a_distribution():
+    basis = tensor([[1.0], [1.0], [0.0]])
+    covariance = LowRankCovariance(basis, tensor([2.0]), 1.0)
+    with pytest.raises(ValueError, match=r"`basis` of `covariances\[0\]` must have orthonormal"):
+        TensorNormal(tensor([0.0, 0.0, 0.0]), [covariance], validate_args=True)

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from multirel.tensor_normal import fold, mode_product, multi_mode_product, unfold
+from multirel.tensor_normal import (
+    TensorNormal,
+    fold,
+    mode_product,
+    multi_mode_product,
+    unfold,
+)
 from tests.environment import array, tensor
 
 
@@ -61,6 +67,20 @@ def test_more_matrices_than_axes_is_an_error():
         multi_mode_product(torch.zeros(3), [None, None])
 
 
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 5), (2, 4, 15), (2, 4, 16), (2, 8, 16), (1, 30, 40), (0, 3, 4)]
+)
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_mode_product_is_einsum_for_few_and_many_columns(shape, mode):
+    """Small and large products take different paths to the same numbers; so do empty ones."""
+    torch.manual_seed(0)
+    weight = torch.randn(shape, dtype=torch.float64)
+    matrix = torch.randn(6, shape[mode], dtype=torch.float64)
+    equation = ["za,abc->zbc", "zb,abc->azc", "zc,abc->abz"][mode]
+    expected = torch.einsum(equation, matrix, weight)
+    torch.testing.assert_close(mode_product(weight, matrix, mode), expected)
+
+
 @pytest.mark.parametrize("mode", [1, 2, 3])
 def test_batched_matrices_multiply_their_own_batch_entry(mode):
     """A matrix per batch entry, along every mode."""
@@ -81,6 +101,15 @@ def test_batch_axes_of_matrices_broadcast():
     product = mode_product(weight, matrices, 2, batch_dims=2)
     assert product.shape == (2, 5, 6, 4)
     torch.testing.assert_close(product[1, 3], matrices[3] @ weight[1, 0])
+
+
+def test_batch_axes_that_do_not_fit_are_errors():
+    """Too few of the weight named, or of other sizes."""
+    with pytest.raises(ValueError, match=r"`batch_dims` must be at least .*expected 1, got 0"):
+        mode_product(torch.zeros(2, 3), torch.zeros(5, 4, 3), 1, batch_dims=0)
+    eyes = [torch.eye(3).expand(2, 3, 3), torch.eye(4).expand(5, 4, 4)]
+    with pytest.raises(ValueError, match=r"batch axes must broadcast: got \(\), \(2,\), \(5,\)"):
+        TensorNormal(torch.zeros(3, 4), eyes)
 
 
 def test_products_and_unfoldings_keep_dtype_and_have_exact_gradients():
