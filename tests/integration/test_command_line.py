@@ -20,6 +20,9 @@ HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "pandas", "PIL", "j
 LONGEST_HELP = 1.5
 """Time of any help relative to importing typer and rich."""
 
+FEWEST_ROUNDS, MOST_ROUNDS = 8, 60
+"""How often the times are taken before the best of them count."""
+
 
 def test_the_version_is_the_package_version():
     result = run("--version")
@@ -54,15 +57,17 @@ def test_help_takes_hardly_longer_than_importing_typer_and_rich():
         **{" ".join(arguments): [*COMMAND, *arguments] for arguments in HELP},
     }
     best = dict.fromkeys(commands, float("inf"))
-    # Interleaved, so that whatever else the machine does strikes all of them alike.
-    for _ in range(8):
+    # Interleaved, so that whatever else the machine does strikes all of them alike; where it does much,
+    # the best of each takes more rounds to show.
+    for round_ in range(MOST_ROUNDS):
         for name, command in commands.items():
             start = perf_counter()
             subprocess.run(command, check=True, capture_output=True, env=environment())
             best[name] = min(best[name], perf_counter() - start)
+        ratios = {name: round(best[name] / best["imports"], 2) for name in commands}
+        if round_ >= FEWEST_ROUNDS and max(ratios.values()) <= LONGEST_HELP:
+            break
 
-    imports = best.pop("imports")
-    ratios = {name: round(seconds / imports, 2) for name, seconds in best.items()}
     assert max(ratios.values()) <= LONGEST_HELP, ratios
 
 
