@@ -3,6 +3,7 @@
 from multirel.tensor_normal._covariance import Covariance
 from multirel.tensor_normal._dense_covariance import DenseCovariance, as_covariance
 from multirel.tensor_normal._distribution import TensorNormal
+from multirel.tensor_normal._eigen import accurate_product, eigh, orthonormal
 from multirel.tensor_normal._existence import is_likelihood_bounded, n_samples_needed
 from multirel.tensor_normal._flip_flop import TensorNormalFit, fit_tensor_normal
 from multirel.tensor_normal._identity_covariance import IdentityCovariance
@@ -15,9 +16,11 @@ from multirel.tensor_normal._kronecker import (
     kronecker_solve,
     kronecker_whiten,
 )
+from multirel.tensor_normal._kronecker_prox import KroneckerProx
 from multirel.tensor_normal._low_rank_covariance import LowRankCovariance
 from multirel.tensor_normal._modes import fold, mode_product, multi_mode_product, unfold
 from multirel.tensor_normal._normalize import correlation_matrix, normalize_covariances
+from multirel.tensor_normal._precision import without_autocast
 from multirel.tensor_normal._pseudo_inverse_covariance import PseudoInverseCovariance
 from multirel.tensor_normal._spectrum import Spectrum, spectral_prox
 
@@ -25,13 +28,16 @@ __all__ = [
     "Covariance",
     "DenseCovariance",
     "IdentityCovariance",
+    "KroneckerProx",
     "LowRankCovariance",
     "PseudoInverseCovariance",
     "Spectrum",
     "TensorNormal",
     "TensorNormalFit",
+    "accurate_product",
     "as_covariance",
     "correlation_matrix",
+    "eigh",
     "fit_tensor_normal",
     "fold",
     "is_likelihood_bounded",
@@ -46,6 +52,8 @@ __all__ = [
     "multi_mode_product",
     "n_samples_needed",
     "normalize_covariances",
+    "orthonormal",
     "spectral_prox",
     "unfold",
+    "without_autocast",
 ]

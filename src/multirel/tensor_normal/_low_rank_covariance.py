@@ -14,6 +14,7 @@ from multirel.tensor_normal._covariance import (
     ShrinkageTarget,
     check_shrinkage,
 )
+from multirel.tensor_normal._eigen import accurate_product, eigh
 from multirel.tensor_normal._modes import broadcast_shapes
 from multirel.tensor_normal._spectrum import Spectrum, spectral_product
 
@@ -75,7 +76,7 @@ class LowRankCovariance(Covariance):
             raise ValueError(
                 f"`rank` must be below the size of `matrix`: expected 0 to {size - 1}, got {rank}."
             )
-        values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+        values, vectors = eigh((matrix + matrix.mT) / 2)
         complement = values[..., : size - rank].mean(-1)
         return cls(vectors[..., size - rank :], values[..., size - rank :], complement)
 
@@ -90,10 +91,11 @@ class LowRankCovariance(Covariance):
 
         Gradients are NaN where two eigenvalues of the small matrix between the columns coincide.
         """
-        orthonormal, triangle = torch.linalg.qr(columns)
+        basis, triangle = torch.linalg.qr(columns)
         core = (triangle * weights.unsqueeze(-2)) @ triangle.mT
-        values, vectors = torch.linalg.eigh((core + core.mT) / 2)
-        return cls(orthonormal @ vectors, values + complement.unsqueeze(-1), complement)
+        values, vectors = eigh((core + core.mT) / 2)
+        basis = accurate_product(basis, vectors)
+        return cls(basis, values + complement.unsqueeze(-1), complement)
 
     def _check_positive(self) -> None:
         smallest = min(

@@ -1,6 +1,6 @@
 """Functions of Kronecker products by the eigenvectors of their factors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from multirel._annotations import Float
 from multirel.tensor_normal._modes import mode_product
 
-__all__ = ["Spectrum", "along_modes", "spectral_product", "spectral_prox"]
+__all__ = ["Spectrum", "along_modes", "is_short_step", "spectral_product", "spectral_prox"]
 
 
 @final
@@ -33,6 +33,7 @@ class Spectrum:
         self.inside = inside
         self.outside = outside
         self._matrices: dict[float, Tensor] = {}
+        self._largest: float | None = None
 
     @property
     def size(self) -> int:
@@ -48,6 +49,15 @@ class Spectrum:
     def is_multiple_of_identity(self) -> bool:
         """Whether the basis is empty."""
         return self.basis.shape[-1] == 0
+
+    @property
+    def largest(self) -> float:
+        """The largest eigenvalue, of the whole batch if there is one."""
+        if self._largest is None:
+            values = [self.inside.max()] if self.inside.numel() else []
+            values += [] if self.is_complete else [self.outside.max()]
+            self._largest = max(float(value.detach()) for value in values)
+        return self._largest
 
     def power_product(
         self, x: Tensor, power: float, mode: int = -1, *, batch_dims: int | None = None
@@ -92,7 +102,8 @@ def spectral_prox(
 
     Exact in the Kronecker eigenbasis. A mode whose basis is not complete is split into its span and the
     rest: with g(q) = 1 / (1 + c q), each subset B of such modes adds U_B (h_B ∘ (W ×_{k∈B} Uₖᵀ)), where
-    h_B is the alternating sum of g over the subsets of B. The cost is O(D Σₖ rₖ).
+    h_B is the alternating sum of g over the subsets of B. The cost is O(D Σₖ rₖ). A short step, c q ≤ 1
+    everywhere, is computed as what it takes off the weights, so that roundoff is relative to that.
 
     Args:
         spectra: Eigenvectors and eigenvalues of the precision Qₖ of each mode.
@@ -105,7 +116,30 @@ def spectral_prox(
     for spectrum in spectra:
         if spectrum.is_multiple_of_identity:
             cost = cost * along_modes(spectrum.outside, mode=None, order=order)
-    return _shrink_by_subsets(weight, spectra, _partial_modes(spectra), [(1, cost)])
+    partial = _partial_modes(spectra)
+    if is_short_step(spectra, step):
+        return weight - _shrink_by_subsets(weight, spectra, partial, [(1, cost)], share=_taken)
+    return _shrink_by_subsets(weight, spectra, partial, [(1, cost)], share=_kept)
+
+
+def is_short_step(spectra: Sequence[Spectrum], step: Tensor | float) -> bool:
+    """Whether c q ≤ 1 everywhere: then the step is a correction of the weights, not a new product."""
+    if torch.compiler.is_compiling() or (isinstance(step, Tensor) and step.ndim > 0):
+        return False
+    largest = float(step.detach()) if isinstance(step, Tensor) else step
+    for spectrum in spectra:
+        largest *= spectrum.largest
+    return largest <= 1
+
+
+def _kept(product: Tensor) -> Tensor:
+    """g = 1 / (1 + c q), the share of an eigenvector that a step leaves."""
+    return 1 / (1 + product)
+
+
+def _taken(product: Tensor) -> Tensor:
+    """1 − g = c q / (1 + c q), the share that it takes off."""
+    return product / (1 + product)
 
 
 def _partial_modes(spectra: Sequence[Spectrum]) -> list[int]:
@@ -121,13 +155,15 @@ def _shrink_by_subsets(
     spectra: Sequence[Spectrum],
     partial: Sequence[int],
     terms: Sequence[tuple[int, Tensor]],
+    *,
+    share: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Σ_B U_B (h_B ∘ C_B) over the subsets B of `partial`, one mode after the other.
 
-    `terms` holds the signs and the products c·∏ q of the alternating sum so far.
+    `terms` holds the signs and the products c·∏ q of the alternating sum of `share` so far.
     """
     if not partial:
-        return _shrink_complete(weight, spectra, terms)
+        return _shrink_complete(weight, spectra, terms, share=share)
     order, mode, rest = len(spectra), partial[0], partial[1:]
     spectrum = spectra[mode]
     inside = along_modes(spectrum.inside, mode=mode, order=order)
@@ -136,15 +172,19 @@ def _shrink_by_subsets(
     on_span = [(sign, product * inside) for sign, product in terms]
     on_span += [(-sign, product) for sign, product in off_span]
     span = _rotate(weight, spectrum.basis.mT, mode, order)
-    span = _shrink_by_subsets(span, spectra, rest, on_span)
-    complement = _shrink_by_subsets(weight, spectra, rest, off_span)
+    span = _shrink_by_subsets(span, spectra, rest, on_span, share=share)
+    complement = _shrink_by_subsets(weight, spectra, rest, off_span, share=share)
     return complement + _rotate(span, spectrum.basis, mode, order)
 
 
 def _shrink_complete(
-    weight: Tensor, spectra: Sequence[Spectrum], terms: Sequence[tuple[int, Tensor]]
+    weight: Tensor,
+    spectra: Sequence[Spectrum],
+    terms: Sequence[tuple[int, Tensor]],
+    *,
+    share: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """`weight` times Σ ± 1 / (1 + c ∏ q) in the eigenbasis of the modes that have a complete one."""
+    """`weight` times Σ ± share(c ∏ q) in the eigenbasis of the modes that have a complete one."""
     order = len(spectra)
     complete = [
         mode
@@ -154,7 +194,7 @@ def _shrink_complete(
     for mode in complete:
         inside = along_modes(spectra[mode].inside, mode=mode, order=order)
         terms = [(sign, product * inside) for sign, product in terms]
-    factors = [sign / (1 + product) for sign, product in terms]
+    factors = [sign * share(product) for sign, product in terms]
     factor = sum(factors[1:], start=factors[0])
     if len(complete) == 1:
         mode = complete[0]
