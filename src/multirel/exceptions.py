@@ -6,6 +6,7 @@ __all__ = [
     "MultirelWarning",
     "NotFiniteError",
     "NotPositiveDefiniteError",
+    "PriorCollapseWarning",
     "UnboundedLikelihoodError",
 ]
 
@@ -32,3 +33,7 @@ class MultirelWarning(UserWarning):
 
 class ConvergenceWarning(MultirelWarning):
     """An iteration stopped before it settled."""
+
+
+class PriorCollapseWarning(MultirelWarning):
+    """A prior and the weights under it draw one another to zero."""

@@ -23,6 +23,45 @@ SIGNATURES = {
         "unfold": "(weight, mode, *, batch_dims=0)",
         "fold": "(matrix, mode, shape)",
     },
+    "multirel.priors": {
+        "attach_prior": (
+            "(network, layers, *, n_samples, strength=1.0, modes=('task', 'output', 'input'),"
+            " shrinkage=None, shrinkage_target='identity', mean='zero', mean_strength=0.0, start=0.5,"
+            " n_updates=1, update_every=100, apply_every='auto', rank='auto', scale='trace',"
+            " covariance_update='logdet', inverse='ridge', jitter=1e-6, share_task_covariance=False,"
+            " weighting='equal', application='proximal')"
+        ),
+        "TensorNormalPrior.from_preset": "(preset, network, layers, **settings)",
+        "TensorNormalPrior.__call__": "(self)",
+        "TensorNormalPrior.objective": "(self)",
+        "TensorNormalPrior.step": "(self, optimizer=None)",
+        "TensorNormalPrior.apply": "(self, optimizer)",
+        "TensorNormalPrior.update": "(self)",
+        "TensorNormalPrior.hold": "(self)",
+        "TensorNormalPrior.correlations": "(self, layer, mode='task', raw=False)",
+        "TensorNormalPrior.summary": "(self)",
+        "TensorNormalPrior.state_dict": "(self)",
+        "TensorNormalPrior.load_state_dict": "(self, state)",
+        "TaskRelationship": "(tasks, *, start=0.5, shrinkage=0.1, weighting='equal')",
+    },
+    "multirel.networks": {
+        "build_backbone": "(name, *, weights=None, frozen=False, output='features')",
+        "MultitaskNetwork": (
+            "(backbone, tasks, *, n_outputs, hidden_sizes=(), shared_layers=0, dropout=0.0,"
+            " n_features=None, factorization=None, ranks=None)"
+        ),
+        "MultitaskNetwork.forward": "(self, x, task)",
+        "TaskLinear": (
+            "(tasks, in_features, out_features, bias=True, *, equal_start=False, device=None,"
+            " dtype=None)"
+        ),
+        "TaskLinear.forward": "(self, x, task)",
+        "TaskConv2d": (
+            "(tasks, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,"
+            " groups=1, bias=True, *, equal_start=False, device=None, dtype=None)"
+        ),
+        "TaskConv2d.forward": "(self, x, task)",
+    },
 }
 """Signatures without annotations, by package and name. ANY stands for any default."""
 
@@ -31,6 +70,25 @@ ATTRIBUTES = {
     "multirel.tensor_normal": {
         "TensorNormal": {"covariances", "order", "mean", "variance"},
         "TensorNormalFit": {"distribution", "log_likelihoods", "converged", "n_iterations"},
+    },
+    "multirel.priors": {
+        "TensorNormalPrior": {"application", "n_updates", "stacks"},
+        "TaskRelationship": {
+            "covariance",
+            "correlations",
+            "shrinkage",
+            "start",
+            "tasks",
+            "weighting",
+        },
+        "Stack": {"layer", "modes", "n_weights", "order", "shape", "tasks"},
+        "SummaryRow": {"layer", "shape", "modes", "rank", "condition", "strength", "cost"},
+        "PriorSummary": {"rows"},
+    },
+    "multirel.networks": {
+        "MultitaskNetwork": {"backbone", "heads", "n_outputs", "shared", "tasks"},
+        "TaskLinear": {"bias", "stack_modes", "tasks", "weight"},
+        "TaskConv2d": {"bias", "stack_modes", "tasks", "weight"},
     },
 }
 """Attributes, properties and fields, by package and name of the class."""
