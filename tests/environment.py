@@ -22,6 +22,10 @@ DTYPE = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}[
 DEVICE = torch.device(os.environ.get("MULTIREL_TEST_DEVICE", "cpu"))
 """Device of the tensors that tests make."""
 
+if DEVICE.type == "cuda":
+    # The first product makes torch set up the device, and warns if that is in a thread of a gradient.
+    torch.ones(1, 1, device=DEVICE) @ torch.ones(1, 1, device=DEVICE)
+
 _TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-10}
 """Largest error allowed, relative to the largest entry of what is expected."""
 

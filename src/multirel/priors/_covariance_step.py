@@ -15,7 +15,6 @@ from multirel.tensor_normal import (
     LowRankCovariance,
     PseudoInverseCovariance,
     Spectrum,
-    eigh,
 )
 
 __all__ = [
@@ -77,7 +76,7 @@ def _identity_like(matrix: Tensor) -> Tensor:
 
 
 def _square_root(matrix: Tensor) -> Tensor:
-    values, vectors = eigh(matrix)
+    values, vectors = torch.linalg.eigh(matrix)
     # The root of roundoff would be far above it.
     roundoff = matrix.shape[-1] * torch.finfo(matrix.dtype).eps * values[..., -1:]
     roots = values.masked_fill(values <= roundoff, 0.0).sqrt()
@@ -287,7 +286,7 @@ class ReleasedCodeStep(CovarianceStep):
 
     def estimate(self, scatter: Scatter) -> Covariance:
         matrix = scatter.dense() * self.n_columns
-        values, vectors = eigh(matrix + self.JITTER * _identity_like(matrix))
+        values, vectors = torch.linalg.eigh(matrix + self.JITTER * _identity_like(matrix))
         precision = torch.where(values > self.THRESHOLD, values.reciprocal(), values)
         total = precision.sum(-1, keepdim=True)
         precision = precision * (self.LARGEST_TRACE / total).clamp(max=1.0)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from multirel._annotations import Float
-from multirel.tensor_normal import Spectrum, accurate_product, eigh
+from multirel.tensor_normal import Spectrum, accurate_product
 
 __all__ = ["InitialMean", "Mean", "TaskAverageMean", "ZeroMean"]
 
@@ -93,7 +93,7 @@ class TaskAverageMean(Mean):
         centered = root - root.mean(-2, keepdim=True)
         size = spectrum.size
         matrix = centered @ centered.mT + self.strength / size
-        values, vectors = eigh((matrix + matrix.mT) / 2)
+        values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         values = _without_roundoff(values, largest=values[..., -1:], size=size)
         return Spectrum(basis=vectors, inside=values, outside=torch.zeros_like(values[..., 0]))
 
@@ -106,7 +106,7 @@ class TaskAverageMean(Mean):
         weights = torch.cat([spectrum.inside - outside, self.strength - outside], dim=-1)
         orthonormal, triangle = torch.linalg.qr(torch.cat([centered, ones], dim=-1))
         core = (triangle * weights.unsqueeze(-2)) @ triangle.mT
-        values, vectors = eigh((core + core.mT) / 2)
+        values, vectors = torch.linalg.eigh((core + core.mT) / 2)
         inside = values + outside
         largest = torch.maximum(inside.amax(-1, keepdim=True), outside)
         inside = _without_roundoff(inside, largest=largest, size=spectrum.size)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from multirel._annotations import Float
-from multirel.tensor_normal import accurate_product, eigh, orthonormal
+from multirel.tensor_normal import accurate_product
 
 __all__ = ["DenseScatter", "RowScatter", "Scatter"]
 
@@ -53,8 +53,8 @@ class DenseScatter:
         return self._matrix
 
     def largest(self, rank: int) -> tuple[Float[Tensor, "*copies d r"], Float[Tensor, "*copies r"]]:
-        values, vectors = eigh(self._matrix)
-        return vectors[..., -rank:], values[..., -rank:].clamp(min=0)
+        values, vectors = torch.linalg.eigh(self._matrix)
+        return vectors[..., -rank:].contiguous(), values[..., -rank:].clamp(min=0)
 
 
 @final
@@ -88,9 +88,9 @@ class RowScatter:
         rows = self._rows
         if rank + OVERSAMPLING >= self.size:
             return DenseScatter(self.dense()).largest(rank)
-        basis = orthonormal(self._range(rank + OVERSAMPLING))
+        basis = torch.linalg.qr(self._range(rank + OVERSAMPLING)).Q
         inner = basis.mT @ rows
-        values, vectors = eigh(inner @ inner.mT)
+        values, vectors = torch.linalg.eigh(inner @ inner.mT)
         eigenvectors = accurate_product(basis, vectors[..., -rank:])
         return eigenvectors, values[..., -rank:].clamp(min=0) / self._n_columns
 

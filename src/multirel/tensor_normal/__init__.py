@@ -3,7 +3,6 @@
 from multirel.tensor_normal._covariance import Covariance
 from multirel.tensor_normal._dense_covariance import DenseCovariance, as_covariance
 from multirel.tensor_normal._distribution import TensorNormal
-from multirel.tensor_normal._eigen import accurate_product, eigh, orthonormal
 from multirel.tensor_normal._existence import is_likelihood_bounded, n_samples_needed
 from multirel.tensor_normal._flip_flop import TensorNormalFit, fit_tensor_normal
 from multirel.tensor_normal._identity_covariance import IdentityCovariance
@@ -20,7 +19,7 @@ from multirel.tensor_normal._kronecker_prox import KroneckerProx
 from multirel.tensor_normal._low_rank_covariance import LowRankCovariance
 from multirel.tensor_normal._modes import fold, mode_product, multi_mode_product, unfold
 from multirel.tensor_normal._normalize import correlation_matrix, normalize_covariances
-from multirel.tensor_normal._precision import without_autocast
+from multirel.tensor_normal._precision import accurate_product, without_autocast
 from multirel.tensor_normal._pseudo_inverse_covariance import PseudoInverseCovariance
 from multirel.tensor_normal._spectrum import Spectrum, spectral_prox
 
@@ -37,7 +36,6 @@ __all__ = [
     "accurate_product",
     "as_covariance",
     "correlation_matrix",
-    "eigh",
     "fit_tensor_normal",
     "fold",
     "is_likelihood_bounded",
@@ -52,7 +50,6 @@ __all__ = [
     "multi_mode_product",
     "n_samples_needed",
     "normalize_covariances",
-    "orthonormal",
     "spectral_prox",
     "unfold",
     "without_autocast",

@@ -15,7 +15,6 @@ from multirel.tensor_normal._checks import (
     positive_definite_error,
 )
 from multirel.tensor_normal._covariance import Covariance, ShrinkageTarget
-from multirel.tensor_normal._eigen import eigh
 from multirel.tensor_normal._matrix_shrinkage import shrink_matrix, symmetrize
 from multirel.tensor_normal._modes import mode_product
 from multirel.tensor_normal._spectrum import Spectrum
@@ -130,7 +129,7 @@ class DenseCovariance(Covariance):
 
     def precision_spectrum(self) -> Spectrum:
         if self._eigen is None:
-            values, vectors = eigh(symmetrize(self.matrix))
+            values, vectors = torch.linalg.eigh(symmetrize(self.matrix))
             if not torch.compiler.is_compiling() and bool((values <= 0).any()):
                 raise positive_definite_error("matrix", self.matrix)
             self._eigen = values, vectors

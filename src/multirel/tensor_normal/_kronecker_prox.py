@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from multirel._annotations import Float
-from multirel.tensor_normal._eigen import accurate_product
-from multirel.tensor_normal._fused import correct_and_mix_
+from multirel.tensor_normal._mix_first_mode import mix_first_mode_
 from multirel.tensor_normal._modes import mode_product
+from multirel.tensor_normal._precision import accurate_product
 from multirel.tensor_normal._spectrum import Spectrum, is_short_step, spectral_prox
 
 __all__ = ["KroneckerProx"]
@@ -189,11 +189,11 @@ class _TwoLowRanks(_Way):
         left = torch.cat([self._left.expand(len(y), *self._left.shape), y], dim=2)
         right = torch.cat([x, self._right.mT.expand(len(x), *self._right.mT.shape)], dim=1)
         kept = 1 / (1 + step * self._off)
+        weight.baddbmm_(left, right, alpha=-1)
         if self._first is None:
-            weight.baddbmm_(left, right, alpha=-1).mul_(kept[0])
+            weight.mul_(kept[0])
         else:
-            matrix = accurate_product(self._first * kept, self._first.mT)
-            correct_and_mix_(weight, left, right, matrix=matrix)
+            mix_first_mode_(weight, accurate_product(self._first * kept, self._first.mT))
 
     def _along_first(self, factor: Tensor, x: Tensor) -> Tensor:
         """`factor` times `x` in the eigenbasis of the first mode."""

@@ -14,8 +14,8 @@ from multirel.tensor_normal._covariance import (
     ShrinkageTarget,
     check_shrinkage,
 )
-from multirel.tensor_normal._eigen import accurate_product, eigh
 from multirel.tensor_normal._modes import broadcast_shapes
+from multirel.tensor_normal._precision import accurate_product
 from multirel.tensor_normal._spectrum import Spectrum, spectral_product
 
 __all__ = ["LowRankCovariance"]
@@ -76,7 +76,7 @@ class LowRankCovariance(Covariance):
             raise ValueError(
                 f"`rank` must be below the size of `matrix`: expected 0 to {size - 1}, got {rank}."
             )
-        values, vectors = eigh((matrix + matrix.mT) / 2)
+        values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         complement = values[..., : size - rank].mean(-1)
         return cls(vectors[..., size - rank :], values[..., size - rank :], complement)
 
@@ -93,7 +93,7 @@ class LowRankCovariance(Covariance):
         """
         basis, triangle = torch.linalg.qr(columns)
         core = (triangle * weights.unsqueeze(-2)) @ triangle.mT
-        values, vectors = eigh((core + core.mT) / 2)
+        values, vectors = torch.linalg.eigh((core + core.mT) / 2)
         basis = accurate_product(basis, vectors)
         return cls(basis, values + complement.unsqueeze(-1), complement)
 

@@ -10,7 +10,6 @@ from multirel._annotations import Float
 from multirel.exceptions import NotPositiveDefiniteError
 from multirel.tensor_normal._checks import check_finite, check_matrix
 from multirel.tensor_normal._covariance import Covariance, ShrinkageTarget
-from multirel.tensor_normal._eigen import eigh
 from multirel.tensor_normal._matrix_shrinkage import shrink_matrix, symmetrize
 from multirel.tensor_normal._modes import mode_product
 from multirel.tensor_normal._spectrum import Spectrum
@@ -47,7 +46,7 @@ class PseudoInverseCovariance(Covariance):
         check_finite("matrix", matrix)
         self.matrix = matrix
         self.tolerance = tolerance
-        values, vectors = eigh(symmetrize(matrix))
+        values, vectors = torch.linalg.eigh(symmetrize(matrix))
         roundoff = matrix.shape[-1] * torch.finfo(matrix.dtype).eps
         self._cutoff_share = roundoff if tolerance is None else tolerance
         cutoff = self._cutoff_share * values[..., -1:].abs()
