@@ -80,9 +80,7 @@ class Case:
         """Q_k as the prior acts, by explicit inverses of its covariances."""
         found = []
         for mode, matrix in enumerate(covariances_of(self.prior)):
-            # Before its first update a mode other than the task's is the identity, without jitter.
-            is_learned = self.is_on[mode] and (mode == 0 or self.n_updates > 0)
-            if is_learned and self.options["scale"] == "determinant":
+            if self.is_on[mode] and self.options["scale"] == "determinant":
                 shrink = partial(reference.shrunk_precision, shrinkage=self.options["shrinkage"])
                 found.append(shrink(matrix, jitter=1e-6))
             else:

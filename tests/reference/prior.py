@@ -105,10 +105,11 @@ def unit_determinant(matrix: Array, *, shrinkage: float, jitter: float = 0.0) ->
 
 
 def shrunk_precision(covariance: Array, *, shrinkage: float, jitter: float = 0.0) -> Array:
-    """R = (1 − α) Σ⁻¹ + (α + jitter)(tr Σ⁻¹ / d) I."""
+    """R = [(1 − α) Σ⁻¹ + (α + jitter)(tr Σ⁻¹ / d) I] / (1 + jitter)."""
     inverse = np.linalg.inv(covariance)
     mean = np.trace(inverse) / len(inverse)
-    return (1 - shrinkage) * inverse + (shrinkage + jitter) * mean * np.eye(len(inverse))
+    matrix = (1 - shrinkage) * inverse + (shrinkage + jitter) * mean * np.eye(len(inverse))
+    return matrix / (1 + jitter)
 
 
 def released_precision(task_rows: Array) -> Array:

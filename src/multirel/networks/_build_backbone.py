@@ -53,6 +53,8 @@ def build_backbone(
         >>> backbone(images).shape
         torch.Size([5, 128])
     """
+    if not isinstance(name, str):
+        raise TypeError(f"`name` must be the name of a backbone: got {type(name).__name__}.")
     package, _, model = name.partition(":")
     if package not in PACKAGES and name not in ARCHITECTURES:
         raise _unknown(name, [*ARCHITECTURES, *(f"{package}:NAME" for package in PACKAGES)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -121,6 +122,11 @@ class MultitaskNetwork(nn.Module):
             >>> MultitaskNetwork(20, ["a", "b"], n_outputs=2).task_index(["b", "a", "b"])
             tensor([1, 0, 1])
         """
+        if isinstance(names, str):
+            raise TypeError(
+                f"`task` must hold a name per row: got {names!r} alone. Give its index for all rows, "
+                f"or a list of names."
+            )
         positions = {name: index for index, name in enumerate(self.tasks)}
         unknown = sorted({str(name) for name in names} - positions.keys())
         if unknown:
@@ -168,7 +174,17 @@ class MultitaskNetwork(nn.Module):
             ValueError: If there is another number of features, or `task` has another number of rows or
                 an index or name of no task.
         """
+        if not isinstance(features, Tensor):
+            raise TypeError(
+                f"`x` must be a tensor, and so what the backbone gives: got {type(features).__name__}. "
+                f"Use `torch.as_tensor(...)`."
+            )
         if features.ndim != 2 or features.shape[1] != self.n_features:  # noqa: PLR2004
+            if isinstance(self.backbone, nn.Identity):
+                raise ValueError(
+                    f"`x` must have rows of {self.n_features} features: expected shape "
+                    f"(n, {self.n_features}), got {tuple(features.shape)}."
+                )
             raise ValueError(
                 f"`backbone` must give {self.n_features} features per row: expected shape "
                 f"(n, {self.n_features}), got {tuple(features.shape)}. Set `n_features`, or let the "
@@ -293,7 +309,12 @@ def _outputs_per_task(n_outputs: int | Sequence[int], n_tasks: int) -> tuple[int
     return sizes
 
 
-def _check_hidden(hidden_sizes: Sequence[int], shared_layers: int, *, dropout: float) -> None:
+def _check_hidden(hidden_sizes: Any, shared_layers: int, *, dropout: float) -> None:
+    if not isinstance(hidden_sizes, Sequence) or isinstance(hidden_sizes, str):
+        raise TypeError(
+            f"`hidden_sizes` must be a sequence of sizes: got {hidden_sizes!r}. Write "
+            f"({hidden_sizes!r},)."
+        )
     if len(hidden_sizes) >= OUTPUT_NUMBER:
         raise ValueError(
             f"`hidden_sizes` must have at most {OUTPUT_NUMBER - 1} entries, fc1 to fc7: "

@@ -1,7 +1,7 @@
 """Many small networks as one: the heads of every copy are multiplied together."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -88,6 +88,8 @@ class NetworkCopies(nn.Module):
             TypeError: If `task` or `copy` holds no whole numbers, or `x` has another floating type.
             ValueError: If they have no row each for every row of `x`, or name no task or copy.
         """
+        _check_index(task, len(x), name="task", kind="tasks", size=self.n_tasks)
+        _check_index(copy, len(x), name="copy", kind="copies", size=self.n_copies)
         rows = group_rows(copy * self.n_tasks + task, self.n_copies * self.n_tasks).to(x.device)
         if self.shared:
             by_copy = group_rows(copy, self.n_copies).to(x.device)
@@ -127,6 +129,21 @@ class NetworkCopies(nn.Module):
                 linear.load_state_dict(stack.to_linears()[0].state_dict())
 
 
+def _check_index(index: Tensor, n_rows: int, *, name: str, kind: str, size: int) -> None:
+    """Raise unless every row has an index: the task after the last is the first of the next copy."""
+    if tuple(index.shape) != (n_rows,):
+        raise ValueError(
+            f"`{name}` must have one entry per row: expected shape ({n_rows},), got {tuple(index.shape)}."
+        )
+    outside = (index < 0) | (index >= size)
+    if bool(outside.any()):
+        row = int(outside.nonzero()[0])
+        raise ValueError(
+            f"`{name}` must hold indices of the {size} {kind}: expected 0 to {size - 1}, got "
+            f"{int(index[row])} in row {row}."
+        )
+
+
 def _as_stack(linear: nn.Module) -> TaskLinear:
     if not isinstance(linear, nn.Linear):
         raise ValueError(
@@ -144,8 +161,14 @@ def _stack(layer: nn.Module) -> TaskLinear:
     return layer
 
 
-def _check_alike(networks: Sequence[MultitaskNetwork]) -> None:
+def _check_alike(networks: Any) -> None:
     """Raise unless the networks take features and differ in nothing but their weights."""
+    if not isinstance(networks, Sequence) or not all(
+        isinstance(network, MultitaskNetwork) for network in networks
+    ):
+        raise TypeError(
+            "`networks` must be a sequence of MultitaskNetwork: got something else. Write a list of them."
+        )
     if not networks:
         raise ValueError("`networks` must have at least one network: got none.")
     forms = {

@@ -30,8 +30,8 @@ __all__ = [
 
 ShrinkageTarget = Literal["identity", "constant-correlation"]
 
-SMALLEST_RATIO = 1e-3
-"""Smallest a / s of a low-rank covariance in single precision."""
+SMALLEST_COMPLEMENT = 1e-3
+"""Smallest a of a low-rank covariance in single precision, over its mean eigenvalue."""
 
 RANK_TOLERANCE = 1e-10
 """Eigenvalues below this share of the largest count as zero where a full rank is needed."""
@@ -90,13 +90,14 @@ def _trace(matrix: Tensor) -> Tensor:
 
 
 def _conditioned(covariance: LowRankCovariance) -> LowRankCovariance:
-    """The covariance with a / s of at least 1e-3 in single precision.
+    """The covariance with an a that is not too small for single precision.
 
-    Its inverse acts as a⁻¹ [W − U diag(1 − a / s) Uᵀ W], of which smaller ones leave no digit.
+    Its inverse acts as a⁻¹ [W − U diag(1 − a / s) Uᵀ W], a difference of large numbers if a is small. The
+    limit is not one of a / s: thousands of tasks that are alike have an s near their number.
     """
     if covariance.dtype == torch.float64 or not covariance.eigenvalues.shape[-1]:
         return covariance
-    lowest = SMALLEST_RATIO * covariance.eigenvalues.amax(-1)
+    lowest = SMALLEST_COMPLEMENT * covariance.trace() / covariance.size
     complement = torch.maximum(covariance.complement, lowest)
     return LowRankCovariance(covariance.basis, covariance.eigenvalues, complement)
 
@@ -201,12 +202,14 @@ class DeterminantStep(CovarianceStep):
 
     Args:
         shrinkage: Weight α of the multiple of the identity.
-        jitter: Added to that weight, relative to the mean eigenvalue of S.
+        jitter: Added to that weight, after which both weights are brought to a sum of one.
     """
 
     def __init__(self, *, shrinkage: float, jitter: float = 0.0) -> None:
         self.shrinkage = shrinkage
         self.jitter = jitter
+        # Weights that sum to one leave the identity alone.
+        self._weight = (shrinkage + jitter) / (1 + jitter)
 
     def start(self, covariance: Covariance) -> Covariance:
         return _unit_determinant(covariance.dense())
@@ -222,16 +225,14 @@ class DeterminantStep(CovarianceStep):
                     f"{float(values.min()):.2g} to {float(values.max()):.2g})."
                 )
         variance = _trace(matrix) / scatter.size
-        weight = self.shrinkage + self.jitter
         return _unit_determinant(
-            (1 - self.shrinkage) * matrix + weight * variance * _identity_like(matrix)
+            (1 - self._weight) * matrix + self._weight * variance * _identity_like(matrix)
         )
 
     def spectrum(self, covariance: Covariance) -> Spectrum:
         plain = covariance.precision_spectrum()
-        weight = self.shrinkage + self.jitter
         mean = plain.inside.mean(-1, keepdim=True)
-        inside = (1 - self.shrinkage) * plain.inside + weight * mean
+        inside = (1 - self._weight) * plain.inside + self._weight * mean
         return Spectrum(basis=plain.basis, inside=inside, outside=plain.outside)
 
 

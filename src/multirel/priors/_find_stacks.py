@@ -2,9 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from multirel.priors._stack import Stack, merged_modes
 
@@ -43,13 +45,27 @@ def find_stacks(
     Raises:
         ValueError: If a pattern matches nothing or one task only, has two `*`, or names weights that
             cannot be stacked: of different shapes, parametrized, or used twice.
+        TypeError: If `network` is no module, or `layers` are no names.
     """
-    patterns = [layers] if isinstance(layers, str) else [*layers]
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"`network` must be a torch.nn.Module: got {type(network).__name__}. Layers of your own go "
+            f"into a torch.nn.ModuleDict."
+        )
+    patterns = _names(layers)
     if not patterns:
         raise ValueError("`layers` must name at least one layer: got none.")
     stacks = [_find_stack(network, pattern, modes) for pattern in patterns]
     _check_used_once(stacks)
+    _check_loaded(stacks)
     return stacks
+
+
+def _names(layers: Any) -> list[str]:
+    patterns = [layers] if isinstance(layers, str) else layers
+    if not isinstance(patterns, Iterable) or not all(isinstance(p, str) for p in patterns):
+        raise TypeError(f"`layers` must be names of layers: got {layers!r}. Write ['heads.*'].")
+    return [*patterns]
 
 
 def _find_stack(network: nn.Module, pattern: str, modes: Sequence[str]) -> Stack:
@@ -69,6 +85,12 @@ def _native_stack(network: nn.Module, pattern: str, modes: Sequence[str]) -> Sta
     if layer is None:
         raise _nothing_matches(network, pattern)
     layer_modes = getattr(layer, "stack_modes", None)
+    if layer_modes is None and getattr(layer, "weight", None) is None:
+        raise ValueError(
+            f"`layers` must name stacks: {pattern!r} is a {type(layer).__name__}, which has no weight of "
+            f"its own. Name layers in it; where tasks have different outputs, put the prior on hidden "
+            f"layers only."
+        )
     if layer_modes is None:
         raise ValueError(
             f"`layers` must name stacks: {pattern!r} is a single {type(layer).__name__}. Put `*` in "
@@ -110,6 +132,7 @@ def _collected_stack(network: nn.Module, pattern: str, modes: Sequence[str]) -> 
         for name, parameter in network.named_parameters(remove_duplicate=False):
             match = expression.fullmatch(name)
             if match:
+                _check_values(name, parameter)
                 _check_whole(name, parameter)
                 found[match[1]] = (name, parameter)
                 kinds.add(_modes_of(_owner_of(network, name), parameter, name))
@@ -145,8 +168,22 @@ def _weight_of(layer: nn.Module, name: str) -> tuple[str, nn.Parameter]:
             f"one that is a parameter."
         )
     full_name = f"{name}.weight" if name else "weight"
+    _check_values(name, weight)
     _check_whole(full_name, weight)
     return full_name, weight
+
+
+def _check_values(name: str, parameter: nn.Parameter) -> None:
+    """Raise unless a parameter holds real numbers."""
+    if isinstance(parameter, UninitializedParameter):
+        raise ValueError(
+            f"`layers` must name weights that have a shape: {name!r} is lazy. Call the network once, "
+            f"then attach the prior."
+        )
+    if not parameter.is_floating_point():
+        raise ValueError(
+            f"`layers` must name weights of a floating type: {name!r} is {parameter.dtype}. Leave it out."
+        )
 
 
 def _check_whole(name: str, parameter: nn.Parameter) -> None:
@@ -202,7 +239,7 @@ def _check_alike(
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(
             f"`layers` must name weights of one shape: {pattern!r} has {shown}. Where tasks have "
-            f"different outputs, put the prior on hidden layers only."
+            f"different outputs, put the prior on hidden layers only; otherwise name one layer per task."
         )
     places = {(parameter.dtype, parameter.device) for _, parameter in found.values()}
     if len(places) > 1:
@@ -224,6 +261,15 @@ def _check_used_once(stacks: Sequence[Stack]) -> None:
                     f"same parameter as {seen[key]}."
                 )
             seen[key] = f"{name!r} (pattern {stack.layer!r})"
+
+
+def _check_loaded(stacks: Sequence[Stack]) -> None:
+    for stack in stacks:
+        if stack.parameters[0].is_meta:
+            raise ValueError(
+                f"`layers` must name weights that have values: those of {stack.layer!r} are on the meta "
+                f"device. Load the weights, then attach the prior."
+            )
 
 
 def _nothing_matches(network: nn.Module, pattern: str) -> ValueError:

@@ -23,6 +23,13 @@ class Mean(ABC):
     def restored(self, deviation: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """The weight that has this deviation."""
 
+    def penalized(
+        self, deviation: Float[Tensor, "*shape"], *, task_axis: int
+    ) -> Float[Tensor, "*shape"]:
+        """The part of `deviation` that costs something: it has the same penalty, with less roundoff."""
+        del task_axis
+        return deviation
+
     def task_rows(self, rows: Float[Tensor, "*copies T m"]) -> Float[Tensor, "*copies T m"]:
         """The rows that the task covariance is estimated from."""
         return rows
@@ -80,8 +87,13 @@ class TaskAverageMean(Mean):
     def restored(self, deviation: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return deviation
 
+    def penalized(
+        self, deviation: Float[Tensor, "*shape"], *, task_axis: int
+    ) -> Float[Tensor, "*shape"]:
+        return deviation if self.strength else _centered(deviation, task_axis)
+
     def task_rows(self, rows: Float[Tensor, "*copies T m"]) -> Float[Tensor, "*copies T m"]:
-        return rows - rows.mean(-2, keepdim=True)
+        return _centered(rows, -2)
 
     def task_spectrum(self, spectrum: Spectrum) -> Spectrum:
         if spectrum.is_complete:
@@ -112,6 +124,12 @@ class TaskAverageMean(Mean):
         inside = _without_roundoff(inside, largest=largest, size=spectrum.size)
         basis = accurate_product(orthonormal, vectors)
         return Spectrum(basis=basis, inside=inside, outside=spectrum.outside)
+
+
+def _centered(values: Tensor, axis: int) -> Tensor:
+    """`values` without their average along `axis`: exactly zero where all are equal."""
+    differences = values - values.narrow(axis, 0, 1)
+    return differences - differences.mean(axis, keepdim=True)
 
 
 def _without_roundoff(values: Tensor, *, largest: Tensor, size: int) -> Tensor:

@@ -1,9 +1,10 @@
 """The settings of a prior, checked together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, get_args
+from numbers import Real
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from multirel.priors._covariance_step import (
     ShrinkageTarget,
     TraceStep,
 )
-from multirel.priors._start import Start, is_matrix
+from multirel.priors._start import Start, check_start_type, is_matrix
 
 __all__ = [
     "DEFAULT_START",
@@ -87,6 +88,8 @@ class PriorSettings:
 
     def _check_shrinkage(self) -> None:
         given = self.shrinkage
+        for weight in _each(given):
+            _numbers("shrinkage", weight)
         if isinstance(given, Mapping):
             strangers = [mode for mode in given if mode not in self.modes]
             if strangers:
@@ -107,6 +110,7 @@ class PriorSettings:
                 )
 
     def _check_start(self) -> None:
+        check_start_type(self.start)
         is_given = is_matrix(self.start) or self.start not in (0, DEFAULT_START)
         if is_given and self.shrinkage_of("task") == 1:
             raise ValueError(
@@ -178,6 +182,8 @@ def mode_names(modes: Sequence[str]) -> tuple[str, ...]:
     """The names as a tuple; a single name is an error, since it is a sequence of letters."""
     if isinstance(modes, str):
         raise TypeError(f"`modes` must be a sequence of names: got {modes!r}. Write ({modes!r},).")
+    if not isinstance(modes, Iterable):
+        raise TypeError(f"`modes` must be a sequence of names: got {modes!r}. Write ('task',).")
     return tuple(modes)
 
 
@@ -214,19 +220,34 @@ def _check_modes(modes: Sequence[str]) -> None:
         )
 
 
-def _numbers(value: PerCopy) -> list[float]:
-    return [float(v) for v in value.flatten()] if isinstance(value, Tensor) else [float(value)]
+def _each(shrinkage: Any) -> Iterable[Any]:
+    """Every weight that was given."""
+    if isinstance(shrinkage, Mapping):
+        return shrinkage.values()
+    if isinstance(shrinkage, Sequence) and not isinstance(shrinkage, str):
+        return shrinkage
+    return () if shrinkage is None else (shrinkage,)
+
+
+def _numbers(name: str, value: Any) -> list[float]:
+    """The numbers that a setting holds: one, or in a tensor one per copy."""
+    if isinstance(value, Tensor):
+        return [float(v) for v in value.flatten()]
+    if not isinstance(value, Real):
+        several = " A tensor holds one per copy." if name in ("n_samples", "strength") else ""
+        raise TypeError(f"`{name}` must be a number: got {value!r}.{several}")
+    return [float(value)]
 
 
 def _check_numbers(settings: PriorSettings) -> None:
-    for n_samples in _numbers(settings.n_samples):
+    for n_samples in _numbers("n_samples", settings.n_samples):
         if not (n_samples > 0 and isfinite(n_samples)):
             raise ValueError(
                 f"`n_samples` must be the number of training rows: expected more than 0, got "
                 f"{n_samples}."
             )
     for name in ("strength", "jitter", "mean_strength"):
-        for value in _numbers(getattr(settings, name)):
+        for value in _numbers(name, getattr(settings, name)):
             if not (value >= 0 and isfinite(value)):
                 raise ValueError(f"`{name}` must be a number that is not negative: got {value}.")
     if settings.mean_strength > 0 and settings.mean != "task-average":

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from multirel._annotations import Bool, Float
-from multirel.exceptions import NotFiniteError
+from multirel._annotations import Bool, Float, Int
+from multirel.exceptions import NotFiniteError, NotPositiveDefiniteError
 from multirel.priors._covariance_step import CovarianceStep, estimate_where
 from multirel.priors._mean import InitialMean, Mean, TaskAverageMean, ZeroMean
 from multirel.priors._scatter import RowScatter, Scatter
@@ -106,10 +106,14 @@ class StackPrior:
     def half_distance(self) -> Float[Tensor, "*copies"]:
         """½⟨W − M, P (W − M)⟩, differentiable; its gradient P (W − M) is computed once, in passing."""
         weight = self.weight()
-        self.follow(weight)
         with without_autocast(weight.device):
+            self.follow(weight)
             half: Tensor = _HalfDistance.apply(weight, self)  # type: ignore[no-untyped-call]
         return half
+
+    def penalized(self, weight: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """The part of W − M that costs something."""
+        return self.mean.penalized(self.mean.deviation(weight), task_axis=self.batch_dims + TASK)
 
     def precision_product(self, deviation: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """P (W − M), mode by mode."""
@@ -140,9 +144,9 @@ class StackPrior:
     def shrink(self, step_size: float | Float[Tensor, "*copies"]) -> None:
         """Replace W − M by (I + c P)⁻¹ (W − M) with c = `step_size`."""
         weight = self.weight()
-        self.follow(weight)
-        deviation = self.mean.deviation(weight)
         with without_autocast(weight.device):
+            self.follow(weight)
+            deviation = self.mean.deviation(weight)
             self._prox.apply_(deviation, step_size)
         self.stack.write(self.mean.restored(deviation))
 
@@ -203,7 +207,12 @@ class StackPrior:
         unknown = identity.masked_fill(identity == 0, torch.nan)
         if bool(is_still.all()):
             return unknown.expand(*self.stack.batch_shape, *unknown.shape)
-        found = correlation_matrix(step.estimate(self.scatter(mode, change)))
+        scatter = self.scatter(mode, change)
+        try:
+            found = correlation_matrix(step.estimate(scatter))
+        except NotPositiveDefiniteError:
+            # A singular scatter makes no prior, but its correlations are what they are.
+            found = correlation_matrix(scatter.dense())
         return torch.where(is_still[..., None, None], unknown, found)
 
     def fixed_tensors(self) -> dict[str, Tensor]:
@@ -211,16 +220,32 @@ class StackPrior:
         tensors = {} if self.initial is None else {"initial": self.initial}
         if isinstance(self.mean, InitialMean) and self.initial is None:
             tensors["mean"] = self.mean.initial
-        return tensors | {"norm": torch.tensor(self.largest_norm, dtype=torch.float64)}
+        norm = torch.tensor(self.largest_norm, dtype=torch.float64)
+        return tensors | {"norm": norm, "learned": self._is_learned}
+
+    @property
+    def _is_learned(self) -> Int[Tensor, "modes"]:
+        """1 for every mode whose covariance is learned, else 0."""
+        return torch.tensor([int(step is not None) for step in self.steps])
 
     def check_fixed_tensors(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Names of what is missing in a state, or does not belong there."""
-        known = {"initial", "norm"}
+        needed = {"norm", "learned"}
+        known = needed | {"initial"}
         if isinstance(self.mean, InitialMean):
             known |= {"mean"}
             if not {"initial", "mean"} & set(tensors):
                 return ["mean"]
-        return sorted(({"norm"} - set(tensors)) | (set(tensors) - known))
+        return sorted((needed - set(tensors)) | (set(tensors) - known))
+
+    def modes_in_dispute(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Modes that are learned in a state and not here, or here and not there."""
+        here = self._is_learned
+        there = tensors.get("learned", here).cpu()
+        if there.shape != here.shape:
+            return [*self.stack.modes]
+        differs = (here != there).tolist()
+        return [mode for mode, is_other in zip(self.stack.modes, differs, strict=True) if is_other]
 
     def check_shapes(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise unless the weights in a state have the shape of these."""
@@ -253,7 +278,7 @@ class _HalfDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, prior: StackPrior) -> Tensor:
-        deviation = prior.mean.deviation(weight)
+        deviation = prior.penalized(weight)
         gradient = prior.precision_product(deviation)
         ctx.save_for_backward(gradient)
         axes = deviation.ndim - prior.batch_dims

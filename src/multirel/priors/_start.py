@@ -1,6 +1,7 @@
 """The task correlation that a prior starts from."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from multirel.tensor_normal import (
     correlation_matrix,
 )
 
-__all__ = ["Start", "is_matrix", "start_covariance"]
+__all__ = ["Start", "check_start_type", "is_matrix", "start_covariance"]
 
 Start = float | Float[Tensor, ""] | Float[Tensor, "T T"] | NDArray[Any] | Sequence[Sequence[float]]
 """One correlation for all pairs of tasks, or a matrix of any library."""
@@ -27,6 +28,12 @@ def is_matrix(start: object) -> bool:
     return isinstance(start, Sequence | Tensor | np.ndarray) and np.ndim(start) > 0
 
 
+def check_start_type(start: object) -> None:
+    """Raise a TypeError unless `start` is a number or an array of any library."""
+    if not isinstance(start, Real | Tensor | np.ndarray) and not is_matrix(start):
+        raise TypeError(f"`start` must be a number or a matrix: got {start!r}.")
+
+
 def start_covariance(start: Start, n_tasks: int) -> Covariance:
     """The task correlation that `start` describes, in double precision.
 
@@ -35,10 +42,12 @@ def start_covariance(start: Start, n_tasks: int) -> Covariance:
     Raises:
         ValueError: If there are fewer than two tasks, a number is not a correlation that all pairs of
             tasks can have, or a matrix has another shape.
+        TypeError: If `start` is no number and no matrix.
         NotPositiveDefiniteError: If a matrix is not positive definite.
     """
     if n_tasks < 2:  # noqa: PLR2004
         raise ValueError(f"`tasks` must be at least two to have a correlation: got {n_tasks}.")
+    check_start_type(start)
     if is_matrix(start):
         matrix = torch.as_tensor(start, dtype=torch.float64, device="cpu").detach()
         if tuple(matrix.shape) != (n_tasks, n_tasks):

@@ -6,23 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["find_groups", "rate_of_groups", "rate_of_one_step"]
-
-
-def rate_of_one_step(
-    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], *, layer: str
-) -> float | Tensor:
-    """The step that one `optimizer.step()` makes along a constant gradient of these parameters.
-
-    SGD: learning rate × (1 − dampening) / (1 − momentum). Other optimizers have no scalar that is exact;
-    there the prior is decoupled, as weight decay is in AdamW: the learning rate. A group of parameters that
-    hold copies may have "copy_rates": factors of its rate, one per copy.
-
-    Raises:
-        ValueError: If a parameter is not in the optimizer, or the parameters have different rates.
-        TypeError: If the optimizer is LBFGS, which makes no steps of a fixed rate.
-    """
-    return rate_of_groups(optimizer, find_groups(optimizer, parameters, layer=layer), layer=layer)
+__all__ = ["find_groups", "rate_of_groups"]
 
 
 def find_groups(
@@ -47,7 +31,8 @@ def find_groups(
     if sum(counts) < len(wanted):
         raise ValueError(
             f"`optimizer` must hold every weight of the stack {layer!r}: it misses "
-            f"{len(wanted) - sum(counts)} of {len(wanted)}. Frozen weights need no prior."
+            f"{len(wanted) - sum(counts)} of {len(wanted)}. Frozen weights need no prior, and a copy of "
+            f"the network needs its own."
         )
     return tuple(number for number, count in enumerate(counts) if count)
 
@@ -55,7 +40,11 @@ def find_groups(
 def rate_of_groups(
     optimizer: torch.optim.Optimizer, groups: Sequence[int], *, layer: str
 ) -> float | Tensor:
-    """The step that one `optimizer.step()` makes in these groups, which hold one stack.
+    """The step that one `optimizer.step()` makes along a constant gradient in these groups of one stack.
+
+    SGD: learning rate × (1 − dampening) / (1 − momentum). Other optimizers have no scalar that is exact;
+    there the prior is decoupled, as weight decay is in AdamW: the learning rate. A group of parameters that
+    hold copies may have "copy_rates": factors of its rate, one per copy.
 
     Raises:
         ValueError: If the groups have different rates.

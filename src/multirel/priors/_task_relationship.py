@@ -24,6 +24,8 @@ TASK = 0
 class TaskRelationship:
     """One Σ_T that several layers share, in one prior or in several.
 
+    An update of any of these priors estimates it again, from the weights of all layers.
+
     Args:
         tasks: The tasks: how many, or their names.
         start: Correlation of the first fit: one number for all pairs, or a T × T matrix.
@@ -45,7 +47,7 @@ class TaskRelationship:
         shrinkage: float = 0.1,
         weighting: Literal["equal", "size"] = "equal",
     ) -> None:
-        self.tasks = tuple(map(str, range(tasks) if isinstance(tasks, int) else tasks))
+        self.tasks = _names_of(tasks)
         if not 0 <= shrinkage <= 1:
             raise ValueError(f"`shrinkage` must be from 0 to 1: got {shrinkage}.")
         if weighting not in ("equal", "size"):
@@ -120,6 +122,19 @@ class TaskRelationship:
             mine = member.covariances[TASK]
             member.covariances[TASK] = covariance.to(device=mine.device, dtype=mine.dtype)
             member.refresh()
+
+
+def _names_of(tasks: int | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tasks, str) or not isinstance(tasks, int | Sequence):
+        raise TypeError(
+            f"`tasks` must be a number of tasks or their names: got {type(tasks).__name__}. Use a list "
+            f"of names."
+        )
+    names = tuple(map(str, range(tasks) if isinstance(tasks, int) else tasks))
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"`tasks` must have one name per task: got {repeated!r} more than once.")
+    return names
 
 
 def _form(member: "StackPrior") -> tuple[type, dict[str, object]]:

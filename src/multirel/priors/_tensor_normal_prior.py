@@ -57,9 +57,10 @@ class TensorNormalPrior:
     ) -> None:
         self.settings = settings
         self.relationship = relationship
-        self._priors = [
-            StackPrior(stack, settings, start=self._start_of(stack)) for stack in stacks
-        ]
+        with without_autocast(stacks[0].parameters[0].device):
+            self._priors = [
+                StackPrior(stack, settings, start=self._start_of(stack)) for stack in stacks
+            ]
         self._pending: list[float | Tensor] = [0.0] * len(stacks)
         self._groups: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._n_steps = 0
@@ -221,9 +222,17 @@ class TensorNormalPrior:
 
     def _rate_of_one_step(self, optimizer: torch.optim.Optimizer, index: int) -> PerCopy:
         stack = self._priors[index].stack
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(
+                f"`optimizer` must be a torch.optim.Optimizer: got {type(optimizer).__name__}. Give the "
+                f"one that trains the network."
+            )
+        if not _is_trained(stack):
+            return 0.0
         # Looking for the groups takes longer than applying a small prior.
         groups = [group["params"] for group in optimizer.param_groups]
-        form = (id(optimizer), *(value for group in groups for value in (len(group), id(group[0]))))
+        firsts = (value for group in groups for value in (len(group), *map(id, group[:1])))
+        form = (id(optimizer), *firsts)
         if self._groups.get(index, ((), ()))[0] != form:
             found = find_groups(optimizer, stack.parameters, layer=stack.layer)
             self._groups[index] = (form, found)
@@ -256,7 +265,8 @@ class TensorNormalPrior:
                 f"`mode` must be a mode of {layer!r}: expected {', '.join(prior.stack.modes)}, got "
                 f"{mode!r}."
             )
-        matrix = prior.correlations(prior.stack.modes.index(mode), raw=raw)
+        with without_autocast(self._device):
+            matrix = prior.correlations(prior.stack.modes.index(mode), raw=raw)
         correlations: NDArray[np.float64] = matrix.double().cpu().numpy()
         return correlations
 
@@ -298,8 +308,13 @@ class TensorNormalPrior:
         """Take over what `state_dict` gave, for the same layers.
 
         Raises:
+            TypeError: If the state is no mapping.
             ValueError: If the state belongs to other layers or sizes; then nothing is taken over.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(
+                f"`state` must be what `state_dict` gave: got {type(state).__name__}. Load the file first."
+            )
         self._check_state(state)
         loaded = [
             [_covariance_of(state, prior, mode) for mode in range(prior.stack.order)]
@@ -308,7 +323,8 @@ class TensorNormalPrior:
         for prior, covariances in zip(self._priors, loaded, strict=True):
             prior.covariances = covariances
             prior.load_fixed_tensors(_fixed_parts(state, prior))
-            prior.refresh()
+            with without_autocast(self._device):
+                prior.refresh()
         self._n_steps, self._n_updates, held = (int(count) for count in state["counts"])
         self._is_held = bool(held)
         self._pending = [
@@ -326,10 +342,12 @@ class TensorNormalPrior:
             prior.check_shapes(fixed)
             known |= {f"{layer}.{part}" for part in fixed}
             wrong |= {f"{layer}.{part}" for part in prior.check_fixed_tensors(fixed)}
+            disputed = prior.modes_in_dispute(fixed)
             for mode, step in zip(prior.stack.modes, prior.steps, strict=True):
                 parts = {name for name in state if name.startswith(f"{layer}.{mode}.")}
                 # Modes that have not been updated may have nothing to store, the task mode always does.
-                if step is not None and mode == prior.stack.modes[TASK] and not parts:
+                is_needed = step is not None and mode == prior.stack.modes[TASK]
+                if not parts and (is_needed or mode in disputed):
                     wrong.add(f"{layer}.{mode}")
                 known |= parts if step is not None else set()
         wrong |= set(state) - known
@@ -358,6 +376,25 @@ class TensorNormalPrior:
             prior.largest_norm = max(prior.largest_norm, norm)
 
 
+def _is_trained(stack: Stack) -> bool:
+    """Whether the weights of a stack train; a prior leaves those alone that are frozen.
+
+    Raises:
+        ValueError: If only some of them do.
+    """
+    frozen = [
+        name
+        for name, parameter in zip(stack.parameter_names, stack.parameters, strict=True)
+        if not parameter.requires_grad
+    ]
+    if frozen and len(frozen) < len(stack.parameters):
+        raise ValueError(
+            f"`layers` must train together under a prior: {frozen[0]!r} is frozen, and other weights of "
+            f"{stack.layer!r} are not. Set requires_grad alike for all of them."
+        )
+    return not frozen
+
+
 def _fixed_parts(state: Mapping[str, Tensor], prior: StackPrior) -> dict[str, Tensor]:
     """What a state holds of a layer beside its covariances."""
     prefix = f"{prior.stack.layer}."
@@ -373,4 +410,5 @@ def _covariance_of(state: Mapping[str, Tensor], prior: StackPrior, mode: int) ->
         name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
     }
     like = prior.covariances[TASK].diagonal()
-    return covariance_from_tensors(parts, prior.stack.shape[mode], like)
+    with without_autocast(like.device):
+        return covariance_from_tensors(parts, prior.stack.shape[mode], like)

@@ -3,6 +3,7 @@
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from torch import nn
 from multirel.priors import Penalty
 from multirel.training._history import History
 
-__all__ = ["Callback", "TrainingState"]
+__all__ = ["Callback", "TrainingState", "check_callbacks"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -64,3 +65,17 @@ class Callback(ABC):  # noqa: B024
 
     def on_train_end(self, state: TrainingState) -> None:  # noqa: B027
         """Called after the last step, when the best weights are back in place."""
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raise a TypeError unless these are callbacks."""
+    if isinstance(callbacks, Callback):
+        raise TypeError(
+            f"`callbacks` must be a sequence: got one {type(callbacks).__name__}. Write callbacks=[…]."
+        )
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(
+                f"`callbacks` must be callbacks: got {type(callback).__name__}. Make a subclass of "
+                f"`multirel.training.Callback`."
+            )

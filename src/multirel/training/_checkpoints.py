@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, final
 
 from safetensors import SafetensorError, safe_open
@@ -38,10 +39,16 @@ class Checkpoint:
         every: Optimizer steps between two checkpoints; None means one per epoch. The end always has one.
 
     Raises:
+        TypeError: If `folder` is no path, or `every` no whole number.
         ValueError: If `every` is below 1.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, every: int | None = None) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise TypeError(f"`folder` must be a path: got {type(folder).__name__}.")
+        is_whole = isinstance(every, int) and not isinstance(every, bool)
+        if every is not None and not is_whole:
+            raise TypeError(f"`every` must be a whole number of steps, or None: got {every!r}.")
         if every is not None and every < 1:
             raise ValueError(f"`every` must be at least 1 step, or None: got {every}.")
         self.folder = Path(folder).expanduser()
@@ -74,7 +81,6 @@ class Checkpoint:
         Raises:
             OSError: If the file cannot be written; then the last one is still there.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         plain = _plain(tensors)
         metadata = {
             "format": FORMAT,
@@ -83,11 +89,31 @@ class Checkpoint:
             "checksum": str(_checksum(plain)),
         }
         unfinished = self.folder / UNFINISHED_NAME
-        save_file(plain, unfinished, metadata=metadata)
-        # Only when the bytes are on the disk may the name point to them, and then the name must get there.
-        _flush(unfinished)
-        os.replace(unfinished, self.path)
-        _flush(self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            save_file(plain, unfinished, metadata=metadata)
+            # Only when the bytes are on the disk may the name point to them; then the name must get there.
+            _flush(unfinished)
+            os.replace(unfinished, self.path)
+            _flush(self.folder)
+        except (SafetensorError, OSError) as error:
+            raise self._not_written(error) from error
+
+    def check_folder(self) -> None:
+        """Raise an OSError if nothing can be written into the folder, before any training is lost."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self.folder):
+                return
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _not_written(self, error: Exception) -> OSError:
+        last = "the last whole file is still there" if self.exists else "nothing is there yet"
+        return OSError(
+            f"`checkpoint` must be a folder with room for a file: {self.folder} cannot be written ({error}), "
+            f"and {last}. Make room, or name another folder."
+        )
 
     def load(self, *, identity: Mapping[str, Any]) -> tuple[dict[str, Tensor], Any]:
         """The tensors and the progress of the checkpoint.

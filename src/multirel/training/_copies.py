@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -11,12 +11,14 @@ from multirel._annotations import Bool, Float, Int
 from multirel.networks import NetworkCopies
 from multirel.priors import Penalty
 from multirel.training._history import History
+from multirel.training._labels import to_tensor
 from multirel.training._losses import ClassWeight, Loss, Losses
 from multirel.training._optimizers import MULTIPLIER, build_optimizer
 from multirel.training._progress import show_progress
 from multirel.training._recipe import Recipe
 from multirel.training._rows import TrainingRows
 from multirel.training._sampling import TaskSampler
+from multirel.training._start_run import check_penalties
 from multirel.training._surroundings import seed_step, surroundings
 
 __all__ = ["train_copies"]
@@ -75,7 +77,8 @@ def train_copies(
         index,
         recipes=recipes,
         penalties=penalties,
-        losses=Losses(losses, n_tasks=rows.n_tasks, class_weight=class_weight),
+        losses=losses,
+        class_weight=class_weight,
     )
     with (
         surroundings(run.recipes[0], run.device),
@@ -231,8 +234,11 @@ def _start(
     *,
     recipes: Recipe | Sequence[Recipe],
     penalties: Sequence[Penalty],
-    losses: Losses,
+    losses: Loss | Mapping[int, Loss],
+    class_weight: ClassWeight,
 ) -> _Copies:
+    _check_types(copies, rows)
+    check_penalties(penalties)
     each, chosen = _per_copy(copies.n_copies, rows, index, recipes=recipes)
     _check_recipes(each)
     chosen, samplers, sampler_of = _samplers(rows, chosen, each)
@@ -255,7 +261,7 @@ def _start(
         device=device,
         n_steps=lengths.pop(),
         steps_per_epoch=samplers[0].steps_per_epoch,
-        losses=losses,
+        losses=Losses(losses, n_tasks=rows.n_tasks, class_weight=class_weight),
         is_active=torch.ones(copies.n_copies, dtype=torch.bool, device=device),
         step_losses=[],
         epoch_ends=[],
@@ -271,12 +277,41 @@ def _per_copy(
     recipes: Recipe | Sequence[Recipe],
 ) -> tuple[list[Recipe], list[Tensor]]:
     """The recipe and the numbers of the rows of every copy."""
-    each = [recipes] * n_copies if isinstance(recipes, Recipe) else list(recipes)
-    chosen = [torch.arange(len(rows))] * n_copies if index is None else list(index)
+    each = list(recipes) if isinstance(recipes, Sequence) else [recipes] * n_copies
+    if not all(isinstance(recipe, Recipe) for recipe in each):
+        raise TypeError(f"`recipes` must be a Recipe, or one per copy: got {recipes!r}.")
+    everything = torch.arange(len(rows))
+    chosen = [everything] * n_copies if index is None else [_row_numbers(i, rows) for i in index]
     for name, n_given in (("recipes", len(each)), ("index", len(chosen))):
         if n_given != n_copies:
             raise ValueError(f"`{name}` must be one per copy: expected {n_copies}, got {n_given}.")
     return each, chosen
+
+
+def _check_types(copies: Any, rows: Any) -> None:
+    for name, value, kind in (("copies", copies, NetworkCopies), ("rows", rows, TrainingRows)):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"`{name}` must be {kind.__name__}: got {type(value).__name__}. Wrap it as "
+                f"{kind.__name__}(…)."
+            )
+
+
+def _row_numbers(index: Any, rows: TrainingRows) -> Int[Tensor, "n"]:
+    """The numbers of the rows of one copy, on the CPU."""
+    numbers = to_tensor("index", index).cpu()
+    if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise TypeError(
+            f"`index` must hold the numbers of each copy's rows: expected shape (n,), got "
+            f"{tuple(numbers.shape)} of {numbers.dtype}. Make numbers of a mask by `mask.nonzero()[:, 0]`."
+        )
+    numbers = numbers.long()
+    wrong = numbers[(numbers < 0) | (numbers >= len(rows))]
+    if len(wrong) > 0:
+        raise ValueError(
+            f"`index` must hold numbers of rows: expected 0 to {len(rows) - 1}, got {int(wrong[0])}."
+        )
+    return numbers
 
 
 def _check_recipes(recipes: Sequence[Recipe]) -> None:

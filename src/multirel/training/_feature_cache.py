@@ -78,6 +78,8 @@ def cached_features(
         MultirelWarning: If a file of the cache is damaged. Its features are evaluated again.
     """
     layers = _check_frozen_layers(backbone)
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"`folder` must be a path: got {type(folder).__name__}.")
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be at least 1: got {batch_size}. Try 64.")
     pictures = _as_sequence(images)

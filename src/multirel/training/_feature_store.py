@@ -47,6 +47,14 @@ class FeatureStore:
                 f"`folder` must be a folder: got {folder.parent}, where a file is in the way. "
                 f"Name another one."
             ) from error
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _not_written(self, error: OSError) -> OSError:
+        return OSError(
+            f"`folder` must be a folder with room for features: {self._folder.parent} cannot be written "
+            f"({error}). Make room, or name another folder."
+        )
 
     def read(self, wanted: set[str]) -> Iterator[tuple[list[str], Tensor]]:
         """The batches that hold any of the features that are wanted."""
@@ -68,11 +76,14 @@ class FeatureStore:
 
     def write(self, keys: Sequence[str], features: Tensor) -> None:
         """Store a batch under a name that says which images it holds."""
-        self._remove_unfinished()
         images = torch.tensor([list(bytes.fromhex(key)) for key in keys], dtype=torch.uint8)
         batch = {"features": features, "images": images, "checksum": _checksum(images, features)}
         name = digest(*(bytes.fromhex(key) for key in keys))
-        _write_atomically(self._folder / f"{name}{SUFFIX}", save(batch))
+        try:
+            self._remove_unfinished()
+            _write_atomically(self._folder / f"{name}{SUFFIX}", save(batch))
+        except OSError as error:
+            raise self._not_written(error) from error
 
     def _remove_unfinished(self) -> None:
         """Take away what killed processes left behind."""

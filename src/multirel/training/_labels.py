@@ -7,19 +7,49 @@ from torch import Tensor
 
 from multirel._annotations import Float, Int
 
-__all__ = ["check_tasks", "check_weights", "fill_missing", "is_missing", "row_is_missing"]
+__all__ = [
+    "check_tasks",
+    "check_weights",
+    "fill_missing",
+    "is_missing",
+    "row_is_missing",
+    "to_tensor",
+]
+
+HINTS = {
+    "task": "Name tasks by their index.",
+    "y": "Number the classes from 0, and write NaN where a label is missing.",
+}
+"""What to do about rows that are no numbers."""
+
+
+def to_tensor(name: str, values: Any) -> Tensor:
+    """Numbers of any library as a tensor.
+
+    Raises:
+        TypeError: If they are no numbers.
+    """
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"`{name}` must hold numbers: expected a tensor, an array or lists of one length, got "
+            f"{type(values).__name__}, which torch cannot convert ({error}). {HINTS.get(name, '')}".rstrip()
+        ) from error
 
 
 def check_tasks(task: Any, n_tasks: int | None) -> tuple[Int[Tensor, "n"], int]:
     """The index of each row's task on the CPU, and the number of tasks.
 
     Raises:
-        TypeError: If `task` holds anything but whole numbers.
+        TypeError: If `task` holds anything but whole numbers, or `n_tasks` is none.
         ValueError: If there are no rows, or `task` holds the index of no task.
     """
-    index = torch.as_tensor(task)
-    if len(index) == 0:
+    index = to_tensor("task", task)
+    if index.numel() == 0:
         raise ValueError("`task` must have at least one row: got none. Training needs rows.")
+    if n_tasks is not None and not isinstance(n_tasks, int):
+        raise TypeError(f"`n_tasks` must be a whole number or None: got {type(n_tasks).__name__}.")
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         raise TypeError(
             f"`task` must hold one whole number per row: expected shape (n,), got "
@@ -40,11 +70,12 @@ def check_weights(weight: Any, n_rows: int) -> Float[Tensor, "n"]:
     """The weights of the rows on the CPU, in double precision.
 
     Raises:
+        TypeError: If they are no numbers.
         ValueError: If their number is another, or one is negative or not finite.
     """
     if weight is None:
         return torch.ones(n_rows, dtype=torch.float64)
-    weights = torch.as_tensor(weight).detach().to(device="cpu", dtype=torch.float64)
+    weights = to_tensor("weight", weight).detach().to(device="cpu", dtype=torch.float64)
     if weights.shape != (n_rows,):
         raise ValueError(
             f"`weight` must have one entry per row: expected shape ({n_rows},), got "

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from multirel._annotations import Float, Int
 from multirel.exceptions import NotFiniteError
 from multirel.priors import Penalty
-from multirel.training._callbacks import Callback
+from multirel.training._callbacks import Callback, check_callbacks
 from multirel.training._checkpoints import Checkpoint
 from multirel.training._history import History
 from multirel.training._loss_meter import explain_not_finite
@@ -23,7 +23,7 @@ from multirel.training._progress import Report, show_progress
 from multirel.training._recipe import Recipe
 from multirel.training._rows import Batch, Rows
 from multirel.training._run import Run
-from multirel.training._start_run import start_run
+from multirel.training._start_run import check_forward, start_run
 from multirel.training._surroundings import evaluating, seed_step, surroundings
 from multirel.training._world import SingleProcess, World
 
@@ -81,6 +81,7 @@ def train(
         >>> history.n_steps, history.n_epochs
         (8, 2)
     """
+    check_callbacks(callbacks)
     run = start_run(
         network,
         rows,
@@ -93,6 +94,7 @@ def train(
         checkpoint=checkpoint,
         world=SingleProcess() if world is None else world,
     )
+    check_forward(network)
     is_shown = progress if run.world.rank == 0 else False
     with (
         surroundings(run.recipe, run.device),
@@ -172,6 +174,11 @@ def add_gradients(run: Run, index: Int[Tensor, "n"]) -> Float[Tensor, ""]:
         with nullcontext() if is_last else world.without_sync(run.network):
             losses = _row_losses(run, part)
             share = (losses * part.weight.to(losses)).sum()
+            if not share.requires_grad:
+                raise ValueError(
+                    "`network` must give outputs that depend on its weights: got a loss without a "
+                    "gradient. Take `detach` and `no_grad` out of its forward pass."
+                )
             share.backward()
         sums.append(share.detach())
     world.exchange(run.network)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multirel._annotations import Float, Int
+from multirel.training._labels import to_tensor
 
 __all__ = ["ClassWeight", "Loss", "Losses"]
 
@@ -74,8 +75,14 @@ class Losses:
             task: The index of each row's task, on the CPU.
 
         Raises:
+            TypeError: If the outputs are no tensor.
             ValueError: If shapes do not fit the loss, or, on the CPU, a label is none of its task.
         """
+        if not isinstance(outputs, Tensor):
+            raise TypeError(
+                f"`network` must give a tensor of outputs: got {type(outputs).__name__}. Return the "
+                f"scores only."
+            )
         if outputs.dtype in (torch.float16, torch.bfloat16):
             outputs = outputs.float()
         if outputs.ndim == 1:
@@ -230,7 +237,12 @@ def _class_weight_per_task(
         class_weight = dict.fromkeys(range(len(losses)), class_weight)
     found = {}
     for index, values in class_weight.items():
-        weights = torch.as_tensor(values, dtype=torch.float64).cpu()
+        weights = to_tensor("class_weight", values).to(device="cpu", dtype=torch.float64)
+        if weights.ndim != 1:
+            raise ValueError(
+                f"`class_weight` must hold one weight per class: expected one axis, got shape "
+                f"{tuple(weights.shape)}. Weigh rows by `weight`."
+            )
         if index not in range(len(losses)) or losses[index] == "squared":
             known = [str(task) for task, loss in enumerate(losses) if loss != "squared"]
             raise ValueError(

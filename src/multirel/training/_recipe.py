@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import cos, pi
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from multirel.training._sampling import Policy
@@ -220,6 +221,9 @@ def _check_numbers(recipe: Recipe) -> None:
         value = getattr(recipe, name)
         if value is None and name == "clip_norm":
             continue
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number:
+            raise TypeError(f"`{name}` must be a number: got {type(value).__name__}.")
         is_inside = low < value < high or (value == low and name in _MAY_BE_ZERO)
         if not is_inside:
             start = "at least" if name in _MAY_BE_ZERO else "above"

@@ -8,7 +8,6 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
 
 from multirel._annotations import Bool, Float, Int
 from multirel.training._checksum import checksum_of
@@ -18,6 +17,7 @@ from multirel.training._labels import (
     fill_missing,
     is_missing,
     row_is_missing,
+    to_tensor,
 )
 
 __all__ = ["Batch", "DatasetRows", "Rows", "TrainingRows"]
@@ -112,7 +112,7 @@ class TrainingRows(Rows):
         missing_label: A whole number that stands for no label. Without it, every whole number is a label.
 
     Raises:
-        TypeError: If `task` holds anything but whole numbers.
+        TypeError: If `task` holds anything but whole numbers, or something else holds no numbers.
         ValueError: If there are no rows, numbers of rows differ, or weights are negative or not finite.
 
     Example:
@@ -132,8 +132,8 @@ class TrainingRows(Rows):
         n_tasks: int | None = None,
         missing_label: int | None = None,
     ) -> None:
-        self._x = torch.as_tensor(x)
-        self._y = torch.as_tensor(y)
+        self._x = to_tensor("x", x)
+        self._y = to_tensor("y", y)
         self._task, self._n_tasks = check_tasks(task, n_tasks)
         for name, column in (("x", self._x), ("y", self._y)):
             if column.ndim == 0 or len(column) != len(self._task):
@@ -247,6 +247,11 @@ class DatasetRows(Rows):
         missing_label: int | None = None,
         n_workers: int = 0,
     ) -> None:
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise TypeError(
+                f"`dataset` must have a length and items by number: got {type(dataset).__name__}. Give the "
+                f"dataset itself, not a loader or a generator."
+            )
         self._dataset = dataset
         self._missing_label = missing_label
         self._pool = ThreadPoolExecutor(n_workers) if n_workers > 0 else None
@@ -269,9 +274,9 @@ class DatasetRows(Rows):
         tasks, weights = [], []
         for index in range(n_items):
             _, task, y, weight = self._item(index)
-            tasks.append(int(task))
-            weights.append(float(weight))
-            self._is_missing[index] = is_missing(torch.as_tensor(y), self._missing_label).all()
+            tasks.append(to_tensor("task", task).tolist())
+            weights.append(float(to_tensor("weight", weight)))
+            self._is_missing[index] = is_missing(to_tensor("y", y), self._missing_label).all()
         return tasks, weights
 
     def _item(self, index: int) -> tuple[Any, Any, Any, Any]:
@@ -301,12 +306,13 @@ class DatasetRows(Rows):
         load = map if self._pool is None else self._pool.map
         items = list(load(self._item, self._index[index].tolist()))
         x, _, y, weight = zip(*items, strict=True)
-        labels = torch.stack([torch.as_tensor(label) for label in y])
+        labels = _stack_items("y", y)
         labels, weights = fill_missing(
             labels, check_weights(weight, len(items)), self._missing_label
         )
-        collated = default_collate([torch.as_tensor(value) for value in x])
-        return Batch(x=collated, task=self._task[self._index[index]], y=labels, weight=weights)
+        return Batch(
+            x=_stack_items("x", x), task=self._task[self._index[index]], y=labels, weight=weights
+        )
 
     def select(self, index: Int[Tensor, "n"]) -> "DatasetRows":
         selected = object.__new__(DatasetRows)
@@ -319,3 +325,15 @@ class DatasetRows(Rows):
 
     def checksum(self) -> int:
         return checksum_of([self.task, self._weight[self._index]])
+
+
+def _stack_items(name: str, values: Sequence[Any]) -> Tensor:
+    """The values of all items of a batch in one tensor."""
+    tensors = [to_tensor(name, value) for value in values]
+    shapes = {tuple(tensor.shape) for tensor in tensors}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"`dataset` must give every item an `{name}` of one shape: got "
+            f"{', '.join(map(str, sorted(shapes)))}. Resize or pad the items."
+        )
+    return torch.stack(tensors)

@@ -1,6 +1,7 @@
 """From the arguments of `train` to a run: checks, rows held out, optimizer and sampler."""
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from multirel.training._run import Run
 from multirel.training._sampling import TaskSampler
 from multirel.training._world import World
 
-__all__ = ["start_run"]
+__all__ = ["check_forward", "check_penalties", "start_run"]
 
 
 def start_run(
@@ -38,7 +39,7 @@ def start_run(
     world: World,
 ) -> Run:
     """The run that the arguments of `train` describe, before its first step."""
-    _check_types(rows, validation, penalties)
+    _check_types(network, recipe, penalties=penalties, checkpoint=checkpoint, world=world)
     rows, validation = _divide(rows, validation, recipe)
     module = world.module(network)
     check_trained(module, recipe.trained)
@@ -82,22 +83,66 @@ def _new_history(recipe: Recipe, sampler: TaskSampler, rows: Rows) -> History:
     )
 
 
-def _check_types(rows: Any, validation: Any, penalties: Any) -> None:
+def _check_types(network: Any, recipe: Any, *, penalties: Any, checkpoint: Any, world: Any) -> None:
+    """Raise a TypeError unless the arguments of `train` are what they should be."""
+    kinds = {
+        "network": (network, nn.Module, "Write it as a module with forward(x, task)"),
+        "recipe": (recipe, Recipe, "Write Recipe(…) or Recipe.preset(…)"),
+        "world": (world, World, "Write DistributedWorld()"),
+    }
+    if checkpoint is not None:
+        kinds["checkpoint"] = (checkpoint, Checkpoint, "Write Checkpoint(folder)")
+    for name, (value, kind, advice) in kinds.items():
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"`{name}` must be a {kind.__name__}: got {type(value).__name__}. {advice}."
+            )
+    check_penalties(penalties)
+    if checkpoint is not None and world.rank == 0:
+        checkpoint.check_folder()
+
+
+def check_forward(network: nn.Module) -> None:
+    """Raise a TypeError unless `network` can be called with rows and their tasks."""
+    forward = signature(network.forward)
+    try:
+        forward.bind("x", "task")
+    except TypeError as error:
+        raise TypeError(
+            f"`network` must be called as network(x, task): got {type(network).__name__} with "
+            f"forward{forward}. Wrap it in a module whose forward takes both."
+        ) from error
+
+
+def check_penalties(penalties: Any) -> None:
+    """Raise unless these are penalties, each of them once."""
+    if isinstance(penalties, Penalty):
+        raise TypeError(
+            f"`penalties` must be a sequence: got one {type(penalties).__name__}. Write "
+            f"penalties=[prior]."
+        )
+    for penalty in penalties:
+        if not isinstance(penalty, Penalty):
+            raise TypeError(
+                f"`penalties` must be penalties, such as `attach_prior` makes: got "
+                f"{type(penalty).__name__}. See `multirel.priors.Penalty`."
+            )
+    if len({id(penalty) for penalty in penalties}) < len(penalties):
+        raise ValueError("`penalties` must have each penalty once: got one of them twice.")
+
+
+def _check_rows(rows: Any, validation: Any) -> None:
     for name, value in (("rows", rows), ("validation", validation)):
         if not isinstance(value, Rows) and not (name == "validation" and value is None):
             raise TypeError(
                 f"`{name}` must be TrainingRows or DatasetRows: got {type(value).__name__}. Wrap data as "
                 f"TrainingRows(x, y, task)."
             )
-    if isinstance(penalties, Penalty):
-        raise TypeError(
-            f"`penalties` must be a sequence: got one {type(penalties).__name__}. Write "
-            f"penalties=[prior]."
-        )
 
 
 def _divide(rows: Rows, validation: Rows | None, recipe: Recipe) -> tuple[Rows, Rows | None]:
     """Rows with labels to train on, and those held out."""
+    _check_rows(rows, validation)
     if validation is not None and recipe.validation_fraction > 0:
         raise ValueError(
             f"`validation_fraction` must be 0 where `validation` is given: got "

@@ -126,3 +126,8 @@ def test_unknown_outputs_are_answered_with_the_known_ones():
 def test_other_ways_to_freeze_are_refused(frozen):
     with pytest.raises(ValueError, match='`frozen` must be True, False or "features": got'):
         build_backbone("small-cnn", frozen=frozen)
+
+
+def test_names_of_backbones_are_strings():
+    with pytest.raises(TypeError, match="`name` must be the name of a backbone: got NoneType"):
+        build_backbone(None)

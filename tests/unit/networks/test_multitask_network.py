@@ -243,10 +243,12 @@ def test_senseless_arguments_are_errors(options, error, message):
 
 def test_features_of_another_shape_are_an_error():
     """The message says what to do."""
-    network = MultitaskNetwork(nn.Identity(), 3, n_outputs=2, n_features=5)
+    network = MultitaskNetwork(nn.Sequential(), 3, n_outputs=2, n_features=5)
     for shape in ((4, 6), (4, 5, 1)):
         with pytest.raises(ValueError, match=r"`backbone` must give 5 features per row: .*Flatten"):
             network(torch.zeros(shape), 0)
+    with pytest.raises(ValueError, match=r"`x` must have rows of 5 features: .*got \(4, 6\)"):
+        MultitaskNetwork(5, 3, n_outputs=2)(torch.zeros(4, 6), 0)
 
 
 def test_names_of_no_task_are_an_error():
@@ -254,3 +256,22 @@ def test_names_of_no_task_are_an_error():
     network = MultitaskNetwork(5, ["a", "b"], n_outputs=2)
     with pytest.raises(ValueError, match="names of tasks: expected some of a, b, got c, d"):
         network(torch.zeros(3, 5), ["d", "a", "c"])
+
+
+def test_sizes_of_hidden_layers_are_a_sequence():
+    with pytest.raises(
+        TypeError, match=r"`hidden_sizes` must be a sequence of sizes: got 16. .*\(16,\)"
+    ):
+        network_of(hidden_sizes=16)
+
+
+def test_inputs_are_tensors():
+    with pytest.raises(TypeError, match="`x` must be a tensor, .*: got list"):
+        network_of()([[0.0] * 5], 0)
+
+
+def test_a_name_alone_is_not_spelled_out():
+    """It would be taken for a row per letter."""
+    network = network_of(tasks=["amazon", "dslr"])
+    with pytest.raises(TypeError, match="`task` must hold a name per row: got 'amazon' alone"):
+        network(torch.zeros(6, 5, **OPTIONS), "amazon")

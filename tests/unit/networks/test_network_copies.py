@@ -89,3 +89,38 @@ def test_writing_back_to_another_number_of_networks_is_refused():
 def test_layers_that_differ_are_refused():
     with pytest.raises(ValueError, match="`layers` must be alike"):
         TaskLinearCopies([TaskLinear(2, 3, 4), TaskLinear(2, 3, 5)])
+
+
+@pytest.mark.parametrize("given", [nn.Linear(2, 2), [nn.Linear(2, 2)], None])
+def test_copies_are_of_networks_for_several_tasks(given):
+    with pytest.raises(TypeError, match="`networks` must be a sequence of MultitaskNetwork"):
+        NetworkCopies(given)
+
+
+@pytest.mark.parametrize(
+    ("task", "copy", "message"),
+    [
+        (
+            [0, 3],
+            [0, 0],
+            "`task` must hold indices of the 3 tasks: expected 0 to 2, got 3 in row 1",
+        ),
+        (
+            [-1, 0],
+            [1, 1],
+            "`task` must hold indices of the 3 tasks: expected 0 to 2, got -1 in row 0",
+        ),
+        (
+            [0, 0],
+            [0, 3],
+            "`copy` must hold indices of the 3 copies: expected 0 to 2, got 3 in row 1",
+        ),
+        ([0, 0], [-1, 0], "`copy` must hold .* copies: expected 0 to 2, got -1 in row 0"),
+        ([0, 0], [0], r"`copy` must have one entry per row: expected shape \(2,\), got \(1,\)"),
+    ],
+)
+def test_rows_of_no_task_or_copy_are_refused(task: list[int], copy: list[int], message: str):
+    """The task after the last would be the first of the next copy."""
+    x, _, _ = batch(2)
+    with pytest.raises(ValueError, match=message):
+        NetworkCopies(networks())(x, torch.tensor(task), copy=torch.tensor(copy))

@@ -138,3 +138,13 @@ def test_low_precision_weights_have_finite_correlations(dtype):
     set_weight(network, equal_start() + related_weight(SHAPE))
     prior.update()
     assert np.isfinite(prior.correlations("a")).all()
+
+
+def test_a_change_that_is_singular_is_reported_too():
+    """Where no prior could be made of it: scale="determinant" without shrinkage."""
+    equal = np.broadcast_to(random_weight((1, 2, 5)), (3, 2, 5)).copy()
+    prior, network = prior_on(equal, scale="determinant", shrinkage=0.0, modes=("task",))
+    change = random_weight((1, 2, 5), 1) * np.array([1.0, 1.0, -1.0]).reshape(3, 1, 1)
+    set_weight(network, equal + change)
+    expected = np.array([[1.0, 1.0, -1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
+    assert_close(prior.correlations("a"), expected, factor=10)

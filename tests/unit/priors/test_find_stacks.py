@@ -328,3 +328,34 @@ def test_layers_that_share_a_task_covariance_have_the_tasks_in_one_order():
     relationship = TaskRelationship(["y", "x"])
     refuses("expected y, x for 'fc7', got x, y", network, "fc7", share_task_covariance=relationship)
     attach_prior(network, ["fc7", "fc8"], n_samples=10)
+
+
+@pytest.mark.parametrize("network", [torch.zeros(3, 2, 2), {"a": nn.Linear(2, 2)}, None])
+def test_networks_are_modules(network):
+    with pytest.raises(TypeError, match="`network` must be a torch.nn.Module: got"):
+        attach_prior(network, ["*"], n_samples=10)
+
+
+@pytest.mark.parametrize("layers", [3, None, [3], [b"*"], nn.Linear(2, 2)])
+def test_layers_are_names(layers):
+    with pytest.raises(TypeError, match="`layers` must be names of layers: got"):
+        attach_prior(heads(), layers, n_samples=10)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.LazyLinear(3), "must name weights that have a shape: 'heads.art.fc8' is lazy"),
+        (lambda: nn.Linear(4, 3, dtype=torch.cfloat), "of a floating type: .* is torch.complex64"),
+        (lambda: nn.Linear(4, 3, device="meta"), "that have values: those of .* are on the meta"),
+    ],
+)
+def test_weights_are_numbers_that_are_there(make, message):
+    refuses(message, heads(make), ["heads.*.fc8"])
+
+
+def test_output_layers_of_different_sizes_are_explained():
+    network = MultitaskNetwork(4, 3, n_outputs=[2, 4, 3], hidden_sizes=(5,))
+    refuses(
+        "'heads.fc8' is a SeparateOutputs, which has no weight of its own", network, ["heads.fc8"]
+    )

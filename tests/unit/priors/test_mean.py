@@ -99,6 +99,41 @@ def test_task_average_is_live():
         assert_close(one, other, factor=FACTOR)
 
 
+@pytest.mark.parametrize("rank", [None, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_task_average_keeps_its_digits_where_tasks_are_nearly_equal(dtype, rank):
+    """Tasks that differ by 1e-4 of what they share: penalty and gradient are of what they differ in."""
+    shape = (4, 20, 20)
+    difference = random_weight(shape)
+    prior, network = prior_on(difference, dtype=dtype, mean="task-average", rank=rank)
+    prior.update()
+    weight = random_weight((1, *shape[1:]), 1) + 1e-4 * difference
+    set_weight(network, weight)
+    exact = array(network["a"].weight.double())
+    precisions = [np.linalg.inv(matrix) for matrix in covariances_of(prior)]
+    precisions[0] = reference.task_average_precision(precisions[0], 0.0)
+    expected = exact - exact.mean(axis=0)
+    for mode, matrix in enumerate(precisions):
+        expected = np.moveaxis(np.tensordot(matrix, expected, (1, mode)), 0, mode)
+    penalty = prior()
+    penalty.backward()
+    relative = 1e-3 if dtype == torch.float32 else 1e-9
+    assert array(penalty).item() == pytest.approx((exact * expected).sum() / 20, rel=relative)
+    found = array(network["a"].weight.grad.double())
+    np.testing.assert_allclose(
+        found, expected / 10, rtol=0, atol=relative * np.abs(expected).max() / 10
+    )
+
+
+def test_task_average_learns_nothing_from_equal_tasks():
+    """W = M: what roundoff leaves of the differences is no relation."""
+    weight = np.repeat(random_weight((1, *SHAPE[1:])), 3, axis=0)
+    prior, _ = prior_on(weight, mean="task-average", modes=("task",))
+    before = covariances_of(prior)[0]
+    prior.update()
+    np.testing.assert_array_equal(covariances_of(prior)[0], before)
+
+
 def test_strength_of_the_average_penalizes_the_average():
     """With equal tasks only that is left: μ/2 ‖W‖² once the other modes are the identity."""
     weight = np.broadcast_to(related_weight((1, *SHAPE[1:])), SHAPE).copy()

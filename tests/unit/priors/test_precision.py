@@ -80,6 +80,26 @@ def test_penalty_works_under_autocast():
     assert network["a"].weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("rank", [None, 1])
+@pytest.mark.parametrize("mean", ["zero", "initial", "task-average"])
+def test_everything_has_full_precision_under_autocast(mean, rank):
+    """A prior that is made, applied, read and loaded there is the one that is so elsewhere."""
+    weight = np.repeat(related_weight((1, 4, 5)), 3, axis=0)
+    changed = weight + 0.1 * related_weight(SHAPE)
+    found = []
+    for is_cast in (True, False):
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=is_cast):
+            prior, network = prior_on(weight, dtype=torch.float32, mean=mean, rank=rank)
+            set_weight(network, changed)
+            prior.update()
+            prior.load_state_dict(prior.state_dict())
+            prior.apply(torch.optim.SGD(network.parameters(), lr=0.1))
+            correlations = prior.correlations("a"), prior.correlations("a", raw=True)
+            found.append([*correlations, array(prior.objective()), weight_of(network)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("first", [torch.float32, torch.float64])
 def test_covariances_follow_the_weights(first):
     """`network.to(…)` after attaching: in penalties, applications, updates and reports."""

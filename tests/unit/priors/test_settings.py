@@ -322,3 +322,25 @@ def test_relationships_check_their_own_settings(arguments, message):
     """At construction."""
     with pytest.raises(ValueError, match=message):
         TaskRelationship(**arguments)
+
+
+@pytest.mark.parametrize("name", ["n_samples", "strength", "jitter", "mean_strength", "start"])
+@pytest.mark.parametrize("value", ["1", "x", None])
+def test_numbers_are_numbers(name, value):
+    refuses(f"`{name}` must be a number.*: got {value!r}", TypeError, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["n_samples", "strength"])
+@pytest.mark.parametrize("value", [[1.0, 2.0], np.ones(3)])
+def test_numbers_per_copy_are_tensors(name, value):
+    refuses(f"`{name}` must be a number.* A tensor holds one per copy", TypeError, **{name: value})
+
+
+@pytest.mark.parametrize("value", ["auto", {"task": "x"}, np.full(3, 0.1), [0.1, 0.2, None]])
+def test_weights_of_targets_are_numbers(value):
+    refuses("`shrinkage` must be a number.*: got", TypeError, shrinkage=value)
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_modes_are_a_sequence(value):
+    refuses("`modes` must be a sequence of names: got", TypeError, modes=value)

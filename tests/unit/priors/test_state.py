@@ -237,3 +237,31 @@ def test_devices_are_followed():
         if name.endswith("matrix")
     )
     assert network["a"].weight.device.type == DEVICE.type
+
+
+def test_a_state_is_a_mapping():
+    prior, _ = prior_on(related_weight(SHAPE))
+    with pytest.raises(TypeError, match="`state` must be what `state_dict` gave: got NoneType"):
+        prior.load_state_dict(None)
+
+
+@pytest.mark.parametrize("settings", [{"mean": "initial"}, {"mean": "zero"}])
+def test_states_of_updates_that_found_nothing_are_loaded(settings):
+    """W = M: the modes keep the covariances that they started with, of which most are the identity."""
+    weight = np.zeros(SHAPE) if settings["mean"] == "zero" else random_weight(SHAPE)
+    prior, _ = prior_on(weight, **settings)
+    prior.update()
+    resumed, _ = prior_on(weight, **settings)
+    resumed.load_state_dict(prior.state_dict())
+    assert resumed.n_updates == 1
+    for matrix, same in zip(covariances_of(prior), covariances_of(resumed), strict=True):
+        np.testing.assert_array_equal(matrix, same)
+
+
+def test_states_that_have_learned_fewer_modes_are_refused():
+    """The modes that they lack would count as updated, and stay the identity for good."""
+    before, _ = prior_on(related_weight(SHAPE), modes=("task",))
+    before.update()
+    prior, _ = prior_on(related_weight(SHAPE))
+    with pytest.raises(ValueError, match=r"same layers and modes: it differs in .*input"):
+        prior.load_state_dict(before.state_dict())

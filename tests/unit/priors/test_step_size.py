@@ -108,6 +108,14 @@ def test_groups_of_one_rate_are_one():
     prior.step(torch.optim.SGD(groups, lr=0.01, momentum=0.9))
 
 
+def test_groups_without_parameters_do_no_harm():
+    """A group that has nothing yet, as for layers that are unfrozen later."""
+    prior, network = white_prior()
+    groups = [{"params": [], "lr": 7.0}, {"params": list(network.parameters())}]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    assert step_of(prior, network, optimizer) == pytest.approx(0.1, rel=1e-4)
+
+
 def test_weights_that_the_optimizer_does_not_have_are_refused():
     """With how many."""
     network, prior = collected()
@@ -181,3 +189,31 @@ def test_weights_that_were_replaced_in_place_are_still_found():
     prior.step(optimizer)
     assert_close(weight_of(network), related_weight(SHAPE, seed=3) / (1 + 0.4 * 0.1))
     set_weight(network, related_weight(SHAPE))
+
+
+def test_an_optimizer_is_an_optimizer():
+    prior, network = white_prior()
+    with pytest.raises(TypeError, match="`optimizer` must be a torch.optim.Optimizer: got"):
+        prior.step(network)
+
+
+def test_frozen_weights_are_left_alone():
+    """As the optimizer leaves them, which holds them and gets no gradient."""
+    prior, network = prior_on(related_weight((3, 2, 4)), related_weight((3, 2, 4)))
+    network["a"].weight.requires_grad_(False)
+    before = weight_of(network, "a").copy()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    prior.step(optimizer)
+    prior.apply(optimizer)
+    np.testing.assert_array_equal(weight_of(network, "a"), before)
+    assert np.abs(weight_of(network, "b") - before).max() > 0
+
+
+def test_stacks_that_are_frozen_in_part_are_refused():
+    network = nn.ModuleDict({name: nn.Linear(3, 2) for name in ("x", "y")})
+    prior = attach_prior(network, "*", n_samples=10)
+    network["x"].weight.requires_grad_(False)
+    with pytest.raises(
+        ValueError, match="'x.weight' is frozen, and other weights of '\\*' are not"
+    ):
+        prior.step(torch.optim.SGD(network.parameters(), lr=0.1))

@@ -207,3 +207,16 @@ def test_the_shared_penalty_is_the_sum_over_layers():
         precisions = [np.linalg.inv(matrix) for matrix in covariances_of(prior, layer)]
         expected += reference.half_distance(weight, precisions) / 10
     np.testing.assert_allclose(array(prior()).item(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "error", "message"),
+    [
+        (["a", "a"], ValueError, "one name per task: got 'a' more than once"),
+        ("ab", TypeError, "got str. Use a list of names"),
+        (2.5, TypeError, "a number of tasks or their names: got float"),
+    ],
+)
+def test_names_of_tasks_must_be_names(tasks, error, message):
+    with pytest.raises(error, match=message):
+        TaskRelationship(tasks)

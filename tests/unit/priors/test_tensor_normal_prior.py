@@ -268,6 +268,18 @@ def test_unit_determinants_need_no_shrinkage_where_the_scatter_is_regular():
         assert_close(np.linalg.det(matrix), 1.0, factor=100)
 
 
+def test_jitter_of_unit_determinants_leaves_the_identity_alone():
+    """R of Σ = I is I, before and after an update: otherwise the objective could rise by the jitter."""
+    weight = np.ones((2, 1, 1)) * np.array([1.0, -1.0])[:, None, None]
+    prior, _ = prior_on(
+        weight, scale="determinant", shrinkage=0.0, jitter=0.1, start=0.0, modes=("output",)
+    )
+    before = array(prior()).item()
+    prior.update()
+    assert array(prior()).item() == pytest.approx(before, rel=1e-5)
+    assert before == pytest.approx((weight**2).sum() / 2 / 10, rel=1e-5)
+
+
 def test_a_singular_covariance_says_what_helps():
     """scale="trace" without shrinkage and jitter, where there are more inputs than other entries."""
     prior, _ = prior_on(related_weight((2, 2, 30)), shrinkage=0.0, jitter=0.0)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import sys
 from itertools import pairwise
 
 import pytest
@@ -341,3 +343,56 @@ def test_a_state_that_is_no_tensor_is_refused_where_it_is_to_be_saved(tmp_path):
     train(Counting(3, 2), rows, recipe=Recipe(max_steps=2))
     with pytest.raises(TypeError, match="keep its state in tensors, to be saved: got a dict for"):
         train(Counting(3, 2), rows, checkpoint=Checkpoint(tmp_path))
+
+
+def test_folders_are_paths_and_steps_are_whole():
+    with pytest.raises(TypeError, match="`folder` must be a path: got NoneType"):
+        Checkpoint(None)
+    with pytest.raises(
+        TypeError, match="`every` must be a whole number of steps, or None: got '1'"
+    ):
+        Checkpoint("folder", every="1")
+
+
+def test_folders_that_cannot_be_written_are_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    steps = Steps()
+    with pytest.raises(OSError, match="`checkpoint` must be a folder .*nothing is there yet"):
+        run(Recipe(max_steps=3), checkpoint=Checkpoint(tmp_path / "file"), callbacks=[steps])
+    assert steps.n == 0
+
+
+class Steps(Callback):
+    """Counts the steps."""
+
+    n = 0
+
+    def on_step_end(self, state):
+        self.n += 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files as POSIX does")
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path):
+    """Training goes on from there when there is room again."""
+    import resource
+
+    checkpoint = Checkpoint(tmp_path, every=2)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    class Full(Callback):
+        def on_step_end(self, state):
+            if state.step == 3:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+
+    try:
+        with pytest.raises(
+            OSError, match="cannot be written .*last whole file is still there. Make"
+        ):
+            run(Recipe(max_steps=6), checkpoint=checkpoint, callbacks=[Full()])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    steps = Steps()
+    run(Recipe(max_steps=6), checkpoint=checkpoint, callbacks=[steps])
+    assert steps.n == 4

@@ -188,3 +188,29 @@ def test_numbers_per_copy_are_refused_for_a_network_alone():
         ValueError, match="`strength` must be one number, or one per copy: expected one"
     ):
         attach_prior(network, "heads.fc8", n_samples=80, strength=torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"recipes": None}, TypeError, "`recipes` must be a Recipe, or one per copy: got None"),
+        ({"index": ["a"] * N_COPIES}, TypeError, "`index` must hold numbers"),
+        ({"index": [torch.ones(N_ROWS).bool()] * N_COPIES}, TypeError, "`mask.nonzero"),
+        ({"index": [[0, N_ROWS]] * N_COPIES}, ValueError, "expected 0 to 119, got 120"),
+        ({"index": [[0, -1]] * N_COPIES}, ValueError, "expected 0 to 119, got -1"),
+    ],
+)
+def test_rows_and_recipes_of_copies_are_checked(options, error, message):
+    with pytest.raises(error, match=message):
+        train_copies(
+            NetworkCopies(make_networks()),
+            make_rows(),
+            **{"recipes": Recipe(max_steps=1)} | options,
+        )
+
+
+def test_copies_and_rows_have_their_types():
+    with pytest.raises(TypeError, match="`copies` must be NetworkCopies: got list"):
+        train_copies(make_networks(), make_rows(), recipes=Recipe(max_steps=1))
+    with pytest.raises(TypeError, match="`rows` must be TrainingRows: got tuple"):
+        train_copies(NetworkCopies(make_networks()), (1, 2), recipes=Recipe(max_steps=1))

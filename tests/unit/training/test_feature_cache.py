@@ -454,3 +454,23 @@ def test_a_file_in_the_place_of_the_folder_is_named(backbone, paths, cache):
     cache.write_bytes(b"")
     with pytest.raises(ValueError, match=f"`folder` must be a folder: got {cache}, where a file"):
         cached_features(backbone, paths, folder=cache)
+
+
+def test_folders_of_features_are_paths(backbone, paths):
+    with pytest.raises(TypeError, match="`folder` must be a path: got NoneType"):
+        cached_features(backbone, paths, folder=None)
+
+
+@pytest.mark.parametrize("failing", ["mkdir", "open"])
+def test_folders_that_cannot_be_written_are_named(backbone, paths, cache, failing, monkeypatch):
+    """When it is made, and when the disk is full."""
+
+    def fails(self, *args, **kwargs):
+        if failing == "mkdir" or args == ("xb",):
+            raise OSError("no space left")
+        return opens(self, *args, **kwargs)
+
+    opens = Path.open
+    monkeypatch.setattr(Path, failing, fails)
+    with pytest.raises(OSError, match=r"with room for features: .*\(no space left\). Make room"):
+        cached_features(backbone, paths, folder=cache)

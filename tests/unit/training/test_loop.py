@@ -568,3 +568,56 @@ def test_a_preset_that_does_not_fit_the_network_is_refused():
         ValueError, match="where the recipe trains 'fully-connected': 'backbone.1.w"
     ):
         train(network, make_rows(), recipe=Recipe.preset("paper"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"network": lambda x, task: x}, "`network` must be a Module: got function"),
+        ({"recipe": {"learning_rate": 0.1}}, "`recipe` must be a Recipe: got dict"),
+        ({"recipe": "paper"}, "`recipe` must be a Recipe: got str"),
+        ({"checkpoint": "folder"}, "`checkpoint` must be a Checkpoint: got str"),
+        ({"world": "ddp"}, "`world` must be a World: got str"),
+        ({"penalties": [lambda: 0.0]}, "`penalties` must be penalties, .*: got function"),
+        ({"callbacks": Callback()}, "`callbacks` must be a sequence: got one Callback"),
+        ({"callbacks": [lambda state: None]}, "`callbacks` must be callbacks: got function"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        trained(**options)
+
+
+def test_a_penalty_counts_once():
+    network = make_network()
+    prior = attach_prior(network, ["heads.fc8"], n_samples=60)
+    with pytest.raises(ValueError, match="`penalties` must have each penalty once"):
+        trained(network, penalties=[prior, prior])
+
+
+class Outputs(nn.Module):
+    """A network that gives something that is made of its scores."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.layer = nn.Linear(N_FEATURES, N_CLASSES, device=DEVICE, dtype=DTYPE)
+        self.make = make
+
+    def forward(self, x, task):
+        return self.make(self.layer(x))
+
+
+def test_outputs_are_a_tensor():
+    with pytest.raises(TypeError, match="`network` must give a tensor of outputs: got tuple"):
+        trained(Outputs(lambda scores: (scores, 0)))
+
+
+def test_outputs_depend_on_weights():
+    with pytest.raises(ValueError, match="`network` must give outputs that depend on its weights"):
+        trained(Outputs(lambda scores: scores.detach()))
+
+
+def test_networks_take_rows_and_tasks():
+    network = nn.Linear(N_FEATURES, N_CLASSES, device=DEVICE, dtype=DTYPE)
+    with pytest.raises(TypeError, match=r"called as network\(x, task\): got Linear with forward\("):
+        trained(network)

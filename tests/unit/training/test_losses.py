@@ -218,3 +218,12 @@ def test_classes_without_a_weight_are_refused(y, message):
     losses = Losses("cross-entropy", n_tasks=1, class_weight=[1, 2])
     with pytest.raises(ValueError, match=message):
         losses.class_weights(torch.tensor(y), torch.tensor([0, 0]))
+
+
+def test_weights_of_classes_are_numbers():
+    with pytest.raises(TypeError, match="`class_weight` must hold numbers: expected .*, got str"):
+        Losses("cross-entropy", n_tasks=2, class_weight="balanced")
+    with pytest.raises(
+        ValueError, match=r"one weight per class: expected one axis, got shape \(\)"
+    ):
+        Losses("cross-entropy", n_tasks=2, class_weight=2.0)

@@ -97,3 +97,10 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 def test_numbers_of_things_are_whole(value):
     with pytest.raises(TypeError, match="`batch_size` must be a whole number: got"):
         Recipe(batch_size=value)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "momentum", "clip_norm", "validation_fraction"])
+@pytest.mark.parametrize("value", ["0.1", True, [0.1]])
+def test_numbers_are_numbers(name, value):
+    with pytest.raises(TypeError, match=f"`{name}` must be a number: got"):
+        Recipe(**{name: value})

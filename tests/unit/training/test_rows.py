@@ -171,3 +171,50 @@ def test_items_of_another_form_are_refused(item, message):
 def test_tasks_of_other_items_are_refused():
     with pytest.raises(ValueError, match="`task` must have one entry per item of `dataset`"):
         DatasetRows(Items([(torch.ones(2), 1, 0.5)]), task=[0, 1])
+
+
+@pytest.mark.parametrize("name", ["x", "y", "task", "weight"])
+@pytest.mark.parametrize(
+    "values", ["data.csv", ["a"] * 4, np.array(["a"] * 4), [1.0, None, 2.0, 3.0]]
+)
+def test_rows_are_numbers(name, values):
+    given = {"x": torch.zeros(4, 2), "y": torch.zeros(4), "task": torch.arange(4)} | {name: values}
+    with pytest.raises(TypeError, match=f"`{name}` must hold numbers: expected .*, got"):
+        TrainingRows(given.pop("x"), given.pop("y"), given.pop("task"), **given)
+
+
+def test_names_of_tasks_and_missing_labels_are_explained():
+    with pytest.raises(TypeError, match="Name tasks by their index"):
+        make_rows(task=["a", "b", "b", "c"])
+    with pytest.raises(TypeError, match="write NaN where a label is missing"):
+        TrainingRows(torch.zeros(2, 2), [1.0, None], [0, 1])
+
+
+def test_the_number_of_tasks_is_a_number():
+    with pytest.raises(TypeError, match="`n_tasks` must be a whole number or None: got str"):
+        make_rows(n_tasks="4")
+
+
+def test_one_task_alone_is_no_column():
+    with pytest.raises(TypeError, match=r"`task` must hold one whole number per row: .* got \(\)"):
+        make_rows(task=0)
+
+
+@pytest.mark.parametrize("dataset", [None, iter([]), torch.utils.data.DataLoader([1])])
+def test_datasets_have_a_length_and_items(dataset):
+    with pytest.raises(TypeError, match="`dataset` must have a length and items by number: got"):
+        DatasetRows(dataset)
+
+
+@pytest.mark.parametrize(
+    ("item", "name"), [((["a"], 0, 1.0), "x"), (([1.0], "a", 1.0), "task"), (([1.0], 0, "b"), "y")]
+)
+def test_items_are_numbers(item, name):
+    with pytest.raises(TypeError, match=f"`{name}` must hold numbers"):
+        DatasetRows([item]).take(torch.tensor([0]))
+
+
+def test_items_have_one_shape():
+    rows = DatasetRows([(torch.zeros(4), 0, 1), (torch.zeros(5), 1, 0)])
+    with pytest.raises(ValueError, match=r"an `x` of one shape: got \(4,\), \(5,\). Resize or pad"):
+        rows.take(torch.arange(2))
