@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from multirel.training._checksum import checksum_of
+from multirel.training._flush import flush
 
 __all__ = ["Checkpoint"]
 
@@ -93,9 +94,9 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             save_file(plain, unfinished, metadata=metadata)
             # Only when the bytes are on the disk may the name point to them; then the name must get there.
-            _flush(unfinished)
+            flush(unfinished)
             os.replace(unfinished, self.path)
-            _flush(self.folder)
+            flush(self.folder)
         except (SafetensorError, OSError) as error:
             raise self._not_written(error) from error
 
@@ -181,15 +182,6 @@ def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
     return checksum_of(tensors[name] for name in sorted(tensors))
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _flat(tree: Any, name: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from multirel.training._history import History
 from multirel.training._labels import to_tensor
 from multirel.training._losses import ClassWeight, Loss, Losses
 from multirel.training._optimizers import MULTIPLIER, build_optimizer
+from multirel.training._penalties import add_penalty_gradients, step_penalties
 from multirel.training._progress import show_progress
 from multirel.training._recipe import Recipe
 from multirel.training._rows import TrainingRows
@@ -128,11 +129,7 @@ class _Copies:
             self._clip(first.clip_norm)
         self._step_optimizer(step)
         seed_step(first.seed, step, device=self.device)
-        for penalty in self.penalties:
-            if _is_in_gradient(penalty):
-                penalty.step()
-            else:
-                penalty.step(self.optimizer)
+        step_penalties(self.penalties, self.optimizer)
 
     def _add_gradients(self) -> Float[Tensor, "copies"]:
         """Add the gradients of all objectives, and return the average loss of every copy's batch."""
@@ -151,9 +148,7 @@ class _Copies:
         losses = self.losses(outputs, y, batch.task)
         weighted = losses * share.to(losses)
         weighted.sum().backward()
-        for penalty in self.penalties:
-            if _is_in_gradient(penalty):
-                penalty().backward()
+        add_penalty_gradients(self.penalties)
         sums = torch.zeros(len(parts), dtype=losses.dtype, device=self.device)
         return sums.index_add_(0, copy.to(self.device), weighted.detach())
 
@@ -217,10 +212,6 @@ class _Copies:
             )
             for b, recipe in enumerate(self.recipes)
         ]
-
-
-def _is_in_gradient(penalty: Penalty) -> bool:
-    return getattr(penalty, "application", "proximal") == "gradient"
 
 
 def _along_copies(values: Tensor, like: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from multirel.exceptions import MultirelWarning
 from multirel.training._content_keys import bytes_of, digest
+from multirel.training._flush import flush
 
 __all__ = ["FeatureStore"]
 
@@ -139,14 +140,4 @@ def _write_atomically(path: Path, content: bytes) -> None:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
-    if os.name == "posix":
-        _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make names that were given in a folder last: they are written apart from the files."""
-    entry = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(entry)
-    finally:
-        os.close(entry)
+    flush(path.parent)
