@@ -8,6 +8,12 @@ from itertools import chain
 import pytest
 
 SIGNATURES = {
+    "multirel.data": {
+        "make_related_tasks": (
+            "(n_tasks, n_samples, n_features, *, covariances=None, correlation=0.8, n_classes=None,"
+            " noise=1.0, seed=0)"
+        ),
+    },
     "multirel.tensor_normal": {
         "TensorNormal": "(loc, covariances, validate_args=None)",
         "TensorNormal.rsample": "(self, sample_shape=ANY)",
@@ -67,6 +73,20 @@ SIGNATURES = {
 
 ATTRIBUTES = {
     "multirel": {"": {"__version__"}},
+    "multirel.data": {
+        "TaskData": {
+            "X",
+            "y",
+            "tasks",
+            "task_names",
+            "class_names",
+            "feature_names",
+            "kind",
+            "true_weights",
+            "true_intercepts",
+            "true_covariances",
+        },
+    },
     "multirel.tensor_normal": {
         "TensorNormal": {"covariances", "order", "mean", "variance"},
         "TensorNormalFit": {"distribution", "log_likelihoods", "converged", "n_iterations"},

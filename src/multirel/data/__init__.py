@@ -1,0 +1,6 @@
+"""Data of several tasks: rows, labels and the task of each row."""
+
+from multirel.data._related_tasks import make_related_tasks
+from multirel.data._task_data import TaskData
+
+__all__ = ["TaskData", "make_related_tasks"]
