@@ -106,6 +106,10 @@ def prior_with_settings(
     share: bool | TaskRelationship,
 ) -> TensorNormalPrior:
     """The prior that settings describe, once they are known to fit the layers."""
+    if not isinstance(share, bool | TaskRelationship):
+        raise TypeError(
+            f"`share_task_covariance` must be True, False or a TaskRelationship: got {share!r}."
+        )
     stacks = find_stacks(network, layers, modes=settings.modes)
     _check_modes_exist(stacks, settings.modes)
     _check_copies(stacks, settings)

@@ -221,7 +221,8 @@ class StackPrior:
         if isinstance(self.mean, InitialMean) and self.initial is None:
             tensors["mean"] = self.mean.initial
         norm = torch.tensor(self.largest_norm, dtype=torch.float64)
-        return tensors | {"norm": norm, "learned": self._is_learned}
+        names = torch.tensor(list("\n".join(self.stack.tasks).encode()), dtype=torch.uint8)
+        return tensors | {"norm": norm, "learned": self._is_learned, "tasks": names}
 
     @property
     def _is_learned(self) -> Int[Tensor, "modes"]:
@@ -230,7 +231,7 @@ class StackPrior:
 
     def check_fixed_tensors(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Names of what is missing in a state, or does not belong there."""
-        needed = {"norm", "learned"}
+        needed = {"norm", "learned", "tasks"}
         known = needed | {"initial"}
         if isinstance(self.mean, InitialMean):
             known |= {"mean"}
@@ -257,6 +258,16 @@ class StackPrior:
                     f"`state` must hold weights of this network: expected shape {expected} for "
                     f"'{self.stack.layer}.{name}', got {tuple(tensors[name].shape)}."
                 )
+
+    def check_tasks(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise if a state is of other tasks, or has them in another order."""
+        names = tensors.get("tasks")
+        found = None if names is None else bytes(names.tolist()).decode().split("\n")
+        if found is not None and found != [*self.stack.tasks]:
+            raise ValueError(
+                f"`state` must have the tasks of {self.stack.layer!r} in their order: expected "
+                f"{', '.join(self.stack.tasks)}, got {', '.join(found)}."
+            )
 
     def load_fixed_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `fixed_tensors` gave, whether or not these weights start equal."""

@@ -10,10 +10,15 @@ from torch import Tensor, nn
 
 from multirel._annotations import Float
 from multirel.exceptions import PriorCollapseWarning
-from multirel.priors._covariance_tensors import covariance_from_tensors, covariance_to_tensors
+from multirel.priors._prior_state import (
+    check_state,
+    covariances_from_state,
+    fixed_parts,
+    stack_to_tensors,
+)
 from multirel.priors._settings import PerCopy, PriorSettings
 from multirel.priors._stack import Stack
-from multirel.priors._stack_prior import TASK, StackPrior
+from multirel.priors._stack_prior import StackPrior
 from multirel.priors._start import start_covariance
 from multirel.priors._step_size import find_groups, rate_of_groups
 from multirel.priors._summarize import summarize
@@ -290,13 +295,7 @@ class TensorNormalPrior:
             "pending": self._pending_steps(),
         }
         for prior in self._priors:
-            for mode, covariance in zip(prior.stack.modes, prior.covariances, strict=True):
-                for part, value in covariance_to_tensors(covariance).items():
-                    state[f"{prior.stack.layer}.{mode}.{part}"] = (
-                        value.detach().clone().contiguous()
-                    )
-            for part, value in prior.fixed_tensors().items():
-                state[f"{prior.stack.layer}.{part}"] = value.detach().clone().contiguous()
+            state |= stack_to_tensors(prior)
         return state
 
     def _pending_steps(self) -> Float[Tensor, "stacks *copies"]:
@@ -315,14 +314,11 @@ class TensorNormalPrior:
             raise TypeError(
                 f"`state` must be what `state_dict` gave: got {type(state).__name__}. Load the file first."
             )
-        self._check_state(state)
-        loaded = [
-            [_covariance_of(state, prior, mode) for mode in range(prior.stack.order)]
-            for prior in self._priors
-        ]
+        check_state(state, self._priors)
+        loaded = [covariances_from_state(state, prior) for prior in self._priors]
         for prior, covariances in zip(self._priors, loaded, strict=True):
             prior.covariances = covariances
-            prior.load_fixed_tensors(_fixed_parts(state, prior))
+            prior.load_fixed_tensors(fixed_parts(state, prior))
             with without_autocast(self._device):
                 prior.refresh()
         self._n_steps, self._n_updates, held = (int(count) for count in state["counts"])
@@ -331,31 +327,6 @@ class TensorNormalPrior:
             rate.to(self._device) if bool(rate.any()) and rate.ndim else float(rate.max())
             for rate in state["pending"]
         ]
-
-    def _check_state(self, state: Mapping[str, Tensor]) -> None:
-        """Raise unless the names of `state` are those of these layers and modes."""
-        wrong = {"counts", "pending"} - set(state)
-        known = {"counts", "pending"}
-        for prior in self._priors:
-            layer = prior.stack.layer
-            fixed = _fixed_parts(state, prior)
-            prior.check_shapes(fixed)
-            known |= {f"{layer}.{part}" for part in fixed}
-            wrong |= {f"{layer}.{part}" for part in prior.check_fixed_tensors(fixed)}
-            disputed = prior.modes_in_dispute(fixed)
-            for mode, step in zip(prior.stack.modes, prior.steps, strict=True):
-                parts = {name for name in state if name.startswith(f"{layer}.{mode}.")}
-                # Modes that have not been updated may have nothing to store, the task mode always does.
-                is_needed = step is not None and mode == prior.stack.modes[TASK]
-                if not parts and (is_needed or mode in disputed):
-                    wrong.add(f"{layer}.{mode}")
-                known |= parts if step is not None else set()
-        wrong |= set(state) - known
-        if wrong or len(state["pending"]) != len(self._priors):
-            raise ValueError(
-                f"`state` must be that of a prior on the same layers and modes: it differs in "
-                f"{', '.join(sorted(wrong)) or 'the number of layers'}."
-            )
 
     def _warn_of_collapse(self) -> None:
         """Say so once if the literal objective of the paper draws weights and covariances to zero."""
@@ -393,22 +364,3 @@ def _is_trained(stack: Stack) -> bool:
             f"{stack.layer!r} are not. Set requires_grad alike for all of them."
         )
     return not frozen
-
-
-def _fixed_parts(state: Mapping[str, Tensor], prior: StackPrior) -> dict[str, Tensor]:
-    """What a state holds of a layer beside its covariances."""
-    prefix = f"{prior.stack.layer}."
-    names = {
-        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-    }
-    return {name: value for name, value in names.items() if "." not in name}
-
-
-def _covariance_of(state: Mapping[str, Tensor], prior: StackPrior, mode: int) -> Any:
-    prefix = f"{prior.stack.layer}.{prior.stack.modes[mode]}."
-    parts = {
-        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-    }
-    like = prior.covariances[TASK].diagonal()
-    with without_autocast(like.device):
-        return covariance_from_tensors(parts, prior.stack.shape[mode], like)

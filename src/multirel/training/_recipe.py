@@ -121,6 +121,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
+        for name in ("nesterov", "deterministic"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"`{name}` must be True or False: got {getattr(self, name)!r}.")
         for name, choices in {**_CHOICES, "trained": (*get_args(Trained), None)}.items():
             if getattr(self, name) not in choices:
                 expected = ", ".join(map(repr, choices))

@@ -254,6 +254,8 @@ class DatasetRows(Rows):
             )
         self._dataset = dataset
         self._missing_label = missing_label
+        if n_workers < 0:
+            raise ValueError(f"`n_workers` must be at least 0: got {n_workers}.")
         self._pool = ThreadPoolExecutor(n_workers) if n_workers > 0 else None
         n_items = len(dataset)
         self._is_missing = torch.zeros(n_items, dtype=torch.bool)

@@ -129,6 +129,15 @@ def check_penalties(penalties: Any) -> None:
             )
     if len({id(penalty) for penalty in penalties}) < len(penalties):
         raise ValueError("`penalties` must have each penalty once: got one of them twice.")
+    seen: set[int] = set()
+    for penalty in penalties:
+        for stack in getattr(penalty, "stacks", ()):
+            if not seen.isdisjoint(map(id, stack.parameters)):
+                raise ValueError(
+                    f"`penalties` must have one prior per layer: got two on {stack.layer!r}. Name other "
+                    f"layers in one of them."
+                )
+            seen.update(map(id, stack.parameters))
 
 
 def _check_rows(rows: Any, validation: Any) -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from multirel.priors import TaskRelationship
+from multirel.priors import TaskRelationship, attach_prior
 from tests.environment import tensor
 from tests.stacks import covariances_of, prior_on, related_weight
 
@@ -344,3 +345,9 @@ def test_weights_of_targets_are_numbers(value):
 @pytest.mark.parametrize("value", [None, 5])
 def test_modes_are_a_sequence(value):
     refuses("`modes` must be a sequence of names: got", TypeError, modes=value)
+
+
+def test_sharing_is_a_yes_a_no_or_a_relationship():
+    network = nn.ModuleDict({name: nn.Linear(3, 2) for name in ("x", "y")})
+    with pytest.raises(TypeError, match="True, False or a TaskRelationship: got 'yes'"):
+        attach_prior(network, "*", n_samples=10, share_task_covariance="yes")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from multirel.exceptions import PriorCollapseWarning
 from multirel.priors import TaskRelationship, attach_prior
@@ -265,3 +266,14 @@ def test_states_that_have_learned_fewer_modes_are_refused():
     prior, _ = prior_on(related_weight(SHAPE))
     with pytest.raises(ValueError, match=r"same layers and modes: it differs in .*input"):
         prior.load_state_dict(before.state_dict())
+
+
+def test_states_of_tasks_in_another_order_are_refused():
+    """Their covariances would be those of others."""
+    layers = {name: nn.Linear(3, 2) for name in ("oslo", "lyon")}
+    prior = attach_prior(nn.ModuleDict(layers), "*", n_samples=10)
+    turned = attach_prior(nn.ModuleDict(dict(reversed(layers.items()))), "*", n_samples=10)
+    with pytest.raises(
+        ValueError, match="tasks of '\\*' in their order: expected lyon, oslo, got oslo, lyon"
+    ):
+        turned.load_state_dict(prior.state_dict())

@@ -621,3 +621,11 @@ def test_networks_take_rows_and_tasks():
     network = nn.Linear(N_FEATURES, N_CLASSES, device=DEVICE, dtype=DTYPE)
     with pytest.raises(TypeError, match=r"called as network\(x, task\): got Linear with forward\("):
         trained(network)
+
+
+def test_a_layer_has_one_prior():
+    network = MultitaskNetwork(3, 2, n_outputs=2)
+    priors = [attach_prior(network, "heads.fc8", n_samples=10) for _ in range(2)]
+    rows = TrainingRows(torch.randn(8, 3), torch.arange(8) % 2, torch.arange(8) // 4)
+    with pytest.raises(ValueError, match="one prior per layer: got two on 'heads.fc8'"):
+        train(network, rows, penalties=priors)

@@ -104,3 +104,9 @@ def test_numbers_of_things_are_whole(value):
 def test_numbers_are_numbers(name, value):
     with pytest.raises(TypeError, match=f"`{name}` must be a number: got"):
         Recipe(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["nesterov", "deterministic"])
+def test_switches_are_true_or_false(name: str):
+    with pytest.raises(TypeError, match=f"`{name}` must be True or False: got 'x'"):
+        Recipe(**{name: "x"})

@@ -218,3 +218,9 @@ def test_items_have_one_shape():
     rows = DatasetRows([(torch.zeros(4), 0, 1), (torch.zeros(5), 1, 0)])
     with pytest.raises(ValueError, match=r"an `x` of one shape: got \(4,\), \(5,\). Resize or pad"):
         rows.take(torch.arange(2))
+
+
+def test_threads_are_not_fewer_than_none():
+    items = torch.utils.data.StackDataset(torch.randn(2, 2), torch.arange(2), torch.arange(2))
+    with pytest.raises(ValueError, match="`n_workers` must be at least 0: got -1"):
+        DatasetRows(items, n_workers=-1)
