@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import nn
@@ -98,8 +99,9 @@ def _build(name: str, file: WeightFile | None, *, frozen: Frozen, output: str) -
     )
 
 
-def _check_frozen(frozen: Frozen, weights: str | os.PathLike[str] | None) -> None:
-    if frozen not in (True, False, "features"):
+def _check_frozen(frozen: Any, weights: str | os.PathLike[str] | None) -> None:
+    # Compared by type, since 1 is equal to True and would pass for it here only.
+    if not isinstance(frozen, bool) and not (isinstance(frozen, str) and frozen == "features"):
         raise ValueError(
             f'`frozen` must be True, False or "features": got {frozen!r}. '
             f'"features" freezes the layers up to the output with that name.'

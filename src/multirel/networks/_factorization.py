@@ -7,8 +7,8 @@ The last, unfolded to (O·I) × T in the literature, is a combination of r share
 """
 
 from collections.abc import Sequence
-from math import sqrt
-from typing import Literal, get_args
+from math import prod, sqrt
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -55,7 +55,8 @@ def largest_ranks(shape: Shape, factorization: Factorization) -> tuple[int, ...]
     """The ranks with which a factorization holds any stack of `shape`."""
     n_tasks, n_outputs, n_inputs = shape
     if factorization == "tucker":
-        return shape
+        # The vectors along a mode are no more than the other modes have entries.
+        return tuple(min(size, prod(shape) // size) for size in shape)
     if factorization == "tt":
         return (min(n_tasks, n_outputs * n_inputs), min(n_tasks * n_outputs, n_inputs))
     return (min(n_tasks, n_outputs * n_inputs),)
@@ -65,11 +66,13 @@ def resolve_ranks(shape: Shape, factorization: Factorization, ranks: Ranks) -> t
     """The ranks as one number each: None are the largest, an int is every rank where it fits.
 
     Raises:
+        TypeError: If a rank is no whole number.
         ValueError: If the number of ranks is another, or one is below 1 or too large.
     """
     largest = largest_ranks(shape, factorization)
     if ranks is None:
         return largest
+    _check_whole(ranks)
     if isinstance(ranks, int):
         ranks = [min(ranks, most) for most in largest]
     if len(ranks) != len(largest):
@@ -82,6 +85,15 @@ def resolve_ranks(shape: Shape, factorization: Factorization, ranks: Ranks) -> t
             f"{factorization!r}: got {tuple(ranks)}."
         )
     return tuple(ranks)
+
+
+def _check_whole(ranks: Any) -> None:
+    """Raise unless `ranks` is a whole number or a sequence of them."""
+    for rank in ranks if isinstance(ranks, Sequence) else (ranks,):
+        if not isinstance(rank, int) or isinstance(rank, bool):
+            raise TypeError(
+                f"`ranks` must be a whole number, several or None: got {ranks!r}. Use `int`."
+            )
 
 
 def compose(factors: Sequence[Tensor], factorization: Factorization) -> Float[Tensor, "T O I"]:
@@ -132,8 +144,7 @@ def factorize(
     budget = 0.0 if ranks is not None else (relative_error**2) / len(largest)
     dropped = budget * float(weight.double().square().sum())
     if factorization == "tucker":
-        spans = [_split(unfold(weight, k), rank, dropped)[0] for k, rank in enumerate(largest)]
-        bases = [torch.linalg.qr(span.double())[0].to(weight.dtype) for span in spans]
+        bases = [_split(unfold(weight, k), rank, dropped)[0] for k, rank in enumerate(largest)]
         core = weight
         for mode, basis in enumerate(bases):
             core = mode_product(core, basis.mT, mode)
@@ -148,8 +159,9 @@ def factorize(
 def _split(matrix: Tensor, rank: int, dropped: float) -> tuple[Tensor, Tensor]:
     """Two factors of a matrix, which has at most `rank` and loses at most `dropped`, squared.
 
-    The singular vectors are those of the smaller Gram matrix: a stack of wide layers has unfoldings
-    with many more columns than rows.
+    The columns of the first are orthonormal, so that what a later split drops of the second is what the
+    product loses. The singular vectors are those of the smaller Gram matrix: a stack of wide layers has
+    unfoldings with many more columns than rows.
     """
     exact = matrix.double()
     is_wide = matrix.shape[0] <= matrix.shape[1]
@@ -157,10 +169,12 @@ def _split(matrix: Tensor, rank: int, dropped: float) -> tuple[Tensor, Tensor]:
     eigenvalues, vectors = torch.linalg.eigh(gram)
     losses = eigenvalues.clamp(min=0).cumsum(0)
     needed = len(losses) - int((losses <= dropped).sum()) if dropped > 0 else len(losses)
-    basis = vectors[:, len(losses) - max(1, min(rank, needed)) :].flip(-1).to(matrix.dtype)
+    basis = vectors[:, len(losses) - max(1, min(rank, needed)) :].flip(-1)
     if is_wide:
+        basis = basis.to(matrix.dtype)
         return basis, basis.mT @ matrix
-    return matrix @ basis, basis.mT
+    left, right = torch.linalg.qr(exact @ basis)
+    return left.to(matrix.dtype), (right @ basis.mT).to(matrix.dtype)
 
 
 def random_factors(

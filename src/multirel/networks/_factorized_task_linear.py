@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from multirel._annotations import Float, Int
+from multirel.exceptions import NotFiniteError
 from multirel.networks._factorization import (
     FACTOR_NAMES,
     Factorization,
@@ -25,6 +26,9 @@ from multirel.networks._task_linear import check_features, draw_stack, multiply_
 from multirel.networks._task_names import check_size, name_tasks
 
 __all__ = ["FactorizedTaskLinear"]
+
+N_AXES = 3
+"""Tasks, outputs and inputs."""
 
 
 class FactorizedTaskLinear(nn.Module):
@@ -170,7 +174,9 @@ class FactorizedTaskLinear(nn.Module):
             tasks: The names of the tasks; None names them by number.
 
         Raises:
+            TypeError: If `weight` holds no floating point numbers.
             ValueError: If an argument does not fit the weights.
+            NotFiniteError: If `weight` holds NaN or infinity.
 
         Example:
             >>> weight = torch.ones(5, 3, 1) * torch.arange(20.0)
@@ -182,6 +188,7 @@ class FactorizedTaskLinear(nn.Module):
             raise ValueError(
                 f"`relative_error` must be at least 0 and below 1: got {relative_error}."
             )
+        _check_given(weight, bias)
         n_tasks, n_outputs, n_inputs = weight.shape
         names = name_tasks(n_tasks if tasks is None else tasks)
         if len(names) != n_tasks:
@@ -211,6 +218,26 @@ class FactorizedTaskLinear(nn.Module):
             f"n_tasks={self.n_tasks}, in_features={self.in_features}, "
             f"out_features={self.out_features}, factorization={self.factorization!r}, "
             f"ranks={self.ranks}, bias={self.bias is not None}"
+        )
+
+
+def _check_given(weight: Tensor, bias: Tensor | None) -> None:
+    """Raise unless `weight` is a stack of numbers, and `bias` has one for every task and output."""
+    if weight.ndim != N_AXES:
+        raise ValueError(
+            f"`weight` must have axes for tasks, outputs and inputs: expected three, "
+            f"got shape {tuple(weight.shape)}."
+        )
+    if not weight.is_floating_point():
+        raise TypeError(
+            f"`weight` must hold floating point numbers: got {weight.dtype}. Use `weight.float()`."
+        )
+    if not bool(torch.isfinite(weight).all()):
+        raise NotFiniteError("`weight` must be finite: got NaN or infinity. Check the training.")
+    if bias is not None and bias.shape != weight.shape[:2]:
+        raise ValueError(
+            f"`bias` must have one entry per task and output: expected shape "
+            f"{tuple(weight.shape[:2])}, got {tuple(bias.shape)}."
         )
 
 

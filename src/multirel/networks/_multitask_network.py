@@ -299,6 +299,10 @@ def _find_n_features(backbone: nn.Module | int | None, n_features: int | None) -
 
 
 def _outputs_per_task(n_outputs: int | Sequence[int], n_tasks: int) -> tuple[int, ...]:
+    if not isinstance(n_outputs, int | Sequence):
+        raise TypeError(
+            f"`n_outputs` must be a whole number or one per task: got {type(n_outputs).__name__}."
+        )
     sizes = (n_outputs,) * n_tasks if isinstance(n_outputs, int) else tuple(n_outputs)
     if len(sizes) != n_tasks:
         raise ValueError(
@@ -309,7 +313,7 @@ def _outputs_per_task(n_outputs: int | Sequence[int], n_tasks: int) -> tuple[int
     return sizes
 
 
-def _check_hidden(hidden_sizes: Any, shared_layers: int, *, dropout: float) -> None:
+def _check_hidden(hidden_sizes: Any, shared_layers: Any, *, dropout: float) -> None:
     if not isinstance(hidden_sizes, Sequence) or isinstance(hidden_sizes, str):
         raise TypeError(
             f"`hidden_sizes` must be a sequence of sizes: got {hidden_sizes!r}. Write "
@@ -322,11 +326,17 @@ def _check_hidden(hidden_sizes: Any, shared_layers: int, *, dropout: float) -> N
         )
     for size in hidden_sizes:
         check_size("hidden_sizes", size)
+    if not isinstance(shared_layers, int) or isinstance(shared_layers, bool):
+        raise TypeError(
+            f"`shared_layers` must be a whole number: got {type(shared_layers).__name__}."
+        )
     if not 0 <= shared_layers <= len(hidden_sizes):
         raise ValueError(
             f"`shared_layers` must be a number of hidden layers: expected 0 to {len(hidden_sizes)}, "
             f"got {shared_layers}."
         )
+    if not isinstance(dropout, int | float):
+        raise TypeError(f"`dropout` must be a number: got {type(dropout).__name__}.")
     if not 0 <= dropout < 1:
         raise ValueError(f"`dropout` must be at least 0 and below 1: got {dropout}.")
     if dropout > 0 and not hidden_sizes:

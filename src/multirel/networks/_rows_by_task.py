@@ -5,7 +5,7 @@ task, or several tasks with nearly the same number of rows. Blocks pad the short
 of their rows at most unless the caller allows more, also where one task has most of the batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -90,10 +90,13 @@ class RowsByTask:
         parts: tuple[Tensor, ...] = ordered.split(self.counts.tolist())
         return parts
 
-    def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The rows of every task that has some, put back where they were in the batch."""
-        if len(parts) == 1:
-            return parts[0]
+    def join(self, parts: Iterable[Tensor]) -> Tensor:
+        """The rows of every task that has some, put back where they were in the batch.
+
+        Parts that an iterator makes are held no longer than it takes to put them side by side.
+        """
+        if len(self.counts) == 1:
+            return next(iter(parts))
         ordered = torch.cat(list(parts))
         if self.order is None:
             return ordered

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from multirel._annotations import Float
 from multirel.networks._rows_by_task import RowsByTask
+from multirel.networks._task_linear import check_floating_type
 
 __all__ = ["SeparateOutputs"]
 
@@ -29,7 +30,11 @@ class SeparateOutputs(nn.Module):
         """The outputs of every row's task, and −∞ in the columns that the task does not have.
 
         The columns are constants, so gradients never pass through them.
+
+        Raises:
+            TypeError: If `x` has another floating type.
         """
+        check_floating_type(x, next(self.layers.parameters()))
         if torch.compiler.is_compiling():
             apply_layers = torch.compiler.disable(self._apply_layers)
         else:

@@ -80,7 +80,7 @@ class TaskConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        kernel = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+        kernel = _kernel_sides(kernel_size)
         _check_channels(in_channels, out_channels, groups=groups)
         self.tasks = name_tasks(tasks)
         self.in_channels, self.out_channels = in_channels, out_channels
@@ -143,10 +143,8 @@ class TaskConv2d(nn.Module):
         if not rows.n_rows:
             return self._convolve(x, weights[0], biases[0])
         return rows.join(
-            [
-                self._convolve(images, weights[index], biases[index])
-                for index, images in zip(rows.tasks.tolist(), rows.split(x), strict=True)
-            ]
+            self._convolve(images, weights[index], biases[index])
+            for index, images in zip(rows.tasks.tolist(), rows.split(x), strict=True)
         )
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -170,6 +168,18 @@ class TaskConv2d(nn.Module):
             f"stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
             f"groups={self.groups}, bias={self.bias is not None}"
         )
+
+
+def _kernel_sides(kernel_size: Pair) -> tuple[int, int]:
+    """The height and the width of a kernel."""
+    sides = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size,) * 2
+    if len(sides) != 2:  # noqa: PLR2004
+        raise ValueError(
+            f"`kernel_size` must be one size or two, height and width: got {len(sides)}."
+        )
+    for side in sides:
+        check_size("kernel_size", side)
+    return sides
 
 
 def _check_channels(in_channels: int, out_channels: int, *, groups: int) -> None:

@@ -215,9 +215,10 @@ def check_features(x: Tensor, weight: Tensor) -> None:
 
 def check_floating_type(x: Tensor, weight: Tensor) -> None:
     """Raise unless `x` has the floating type of `weight`, or autocast gives both the same."""
-    is_cast = torch.is_autocast_enabled(x.device.type) and torch.float64 not in (
-        x.dtype,
-        weight.dtype,
+    is_cast = (
+        torch.is_autocast_enabled(x.device.type)
+        and x.is_floating_point()
+        and torch.float64 not in (x.dtype, weight.dtype)
     )
     if x.dtype != weight.dtype and not is_cast:
         raise TypeError(

@@ -12,7 +12,7 @@ def name_tasks(tasks: int | Sequence[str]) -> tuple[str, ...]:
         TypeError: If `tasks` is neither a number nor a sequence of names.
         ValueError: If there is no task, or two have one name.
     """
-    if isinstance(tasks, str) or not isinstance(tasks, int | Sequence):
+    if isinstance(tasks, str | bool) or not isinstance(tasks, int | Sequence):
         raise TypeError(
             f"`tasks` must be a number of tasks or their names: got {type(tasks).__name__}. "
             f"Use a list of names."

@@ -100,7 +100,7 @@ def _check_tensors(found: Any, path: Path) -> None:
         got = f"a {type(found).__name__}"
     elif not found:
         got = "nothing"
-    elif others := [key for key, value in found.items() if not isinstance(value, Tensor)]:
+    elif others := [key for key, value in found.items() if not _is_dense(value)]:
         got = f"a dictionary in which {first_few(others)} hold something else"
     else:
         return
@@ -108,6 +108,11 @@ def _check_tensors(found: Any, path: Path) -> None:
         f"`weights` must hold tensors by name and nothing else: got {got} in {path}. "
         f"Save the `state_dict()` of the network alone."
     )
+
+
+def _is_dense(value: Any) -> bool:
+    """Whether `value` is a tensor with a number for every entry, neither sparse nor without memory."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
 
 
 def _unpickling_error(path: Path, error: Exception) -> ValueError:

@@ -48,7 +48,8 @@ def check_tasks(task: Any, n_tasks: int | None) -> tuple[Int[Tensor, "n"], int]:
     index = to_tensor("task", task)
     if index.numel() == 0:
         raise ValueError("`task` must have at least one row: got none. Training needs rows.")
-    if n_tasks is not None and not isinstance(n_tasks, int):
+    is_whole = isinstance(n_tasks, int) and not isinstance(n_tasks, bool)
+    if n_tasks is not None and not is_whole:
         raise TypeError(f"`n_tasks` must be a whole number or None: got {type(n_tasks).__name__}.")
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         raise TypeError(
@@ -112,7 +113,8 @@ def fill_missing(
         return y, weight
     missing = row_is_missing(y, missing_label)
     if missing_label is not None and y.ndim > 1:
-        y = y.to(torch.get_default_dtype()).masked_fill(is_missing(y, missing_label), torch.nan)
+        numbers = y if y.is_floating_point() else y.to(torch.get_default_dtype())
+        y = numbers.masked_fill(is_missing(y, missing_label), torch.nan)
     shape = (-1, *(1 for _ in y.shape[1:]))
     filled = y.masked_fill(missing.reshape(shape), 0)
     return filled, weight.masked_fill(missing.cpu(), 0)

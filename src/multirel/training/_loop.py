@@ -67,8 +67,8 @@ def train(
         world: The processes that train together; None means this one alone.
 
     Raises:
-        NotFiniteError: If the loss or a weight is NaN or infinite. On the CPU the weights are those before
-            that step. The last checkpoint stays as it is.
+        NotFiniteError: If the loss is NaN or infinite, or a weight at a checkpoint or at the end. On the CPU
+            a loss is looked at before its step changes the weights. The last checkpoint stays as it is.
         TypeError: If an argument is of another type.
         ValueError: If there are no rows with a label, or arguments do not fit one another.
 
@@ -234,6 +234,7 @@ def _score(run: Run, rows: Rows) -> float:
 
     Raises:
         NotFiniteError: If it is NaN or infinite.
+        ValueError: If no row counts.
     """
     sums = torch.zeros(2, dtype=torch.float64)
     with evaluating(run.network):
@@ -244,6 +245,11 @@ def _score(run: Run, rows: Rows) -> float:
             losses = _row_losses(run, batch).double().cpu()
             sums += torch.stack([(losses * weight).sum(), weight.sum()])
     loss, weights = map(float, run.world.sum(sums))
+    if weights == 0:
+        raise ValueError(
+            f"`validation` must have a row that counts: got none in {len(rows)} rows. Give rows with a label "
+            f"whose weight and `class_weight` are above 0."
+        )
     score = -loss / weights
     if not isfinite(score):
         raise NotFiniteError(
@@ -258,8 +264,13 @@ def _score(run: Run, rows: Rows) -> float:
 
 
 def finish(run: Run) -> None:
-    """Save the end, and go back to the best weights."""
+    """Save the end, and go back to the best weights.
+
+    Raises:
+        NotFiniteError: If the last step has made a weight NaN or infinite, which no further loss will tell.
+    """
     if not run.is_finished:
+        run.check_finite()
         run.is_finished = True
         run.save()
     if run.stopping.best_state:

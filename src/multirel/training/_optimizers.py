@@ -10,7 +10,7 @@ from multirel.networks._architectures import ARCHITECTURES
 from multirel.priors import Penalty
 from multirel.training._recipe import Recipe, Trained
 
-__all__ = ["build_optimizer", "check_trained", "parameter_groups", "set_rate"]
+__all__ = ["MULTIPLIER", "build_optimizer", "check_trained", "parameter_groups", "set_rate"]
 
 MULTIPLIER = "rate_multiplier"
 """The entry of a parameter group with its rate over that of the recipe."""

@@ -121,6 +121,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
+        for name in _BOUNDS:
+            # Numbers of other libraries are none that a record can hold.
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("nesterov", "deterministic"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"`{name}` must be True or False: got {getattr(self, name)!r}.")

@@ -1,6 +1,6 @@
 """Everything that one training holds, and how it becomes tensors and comes back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from multirel.training._checkpoints import Checkpoint
 from multirel.training._early_stopping import EarlyStopping
 from multirel.training._loss_meter import LossMeter, explain_not_finite
 from multirel.training._losses import Losses
+from multirel.training._optimizers import MULTIPLIER
 from multirel.training._recipe import Recipe
 from multirel.training._rows import Rows
 from multirel.training._sampling import TaskSampler
@@ -86,7 +87,12 @@ class Run:
             return
         self.meter.look()
         tensors = {name: self.world.whole(value) for name, value in self._tensors()}
-        self._check_finite(tensors)
+        prefix = "weights.network."
+        self._check_finite(
+            (name.removeprefix(prefix), value)
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        )
         if self.world.rank == 0:
             progress = {
                 "step": self.state.step,
@@ -95,6 +101,19 @@ class Run:
             }
             self.checkpoint.save(tensors, identity=self._identity(), progress=progress)
         self.world.wait()
+
+    def check_finite(self) -> None:
+        """Look at the whole network; every process must call it.
+
+        Raises:
+            NotFiniteError: If a weight that trains is NaN or infinite, or anything else NaN.
+        """
+        state = self.state.network.state_dict()
+        self._check_finite(
+            (name, self.world.whole(value))
+            for name, value in state.items()
+            if isinstance(value, Tensor)
+        )
 
     def align(self) -> None:
         """Let all processes start from what the first one has.
@@ -194,13 +213,18 @@ class Run:
             state.setdefault(int(index), {})[name] = mine
         optimizer.load_state_dict({"state": state, "param_groups": groups})
 
-    def _check_finite(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, value in tensors.items():
-            is_weight = name.startswith("weights.network.") and value.is_floating_point()
-            if is_weight and not bool(value.isfinite().all()):
+    def _check_finite(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Raise unless what trains is finite, and nothing else NaN: a buffer of infinity may mask outputs."""
+        named = self.state.network.named_parameters(remove_duplicate=False)
+        trained = {name for name, parameter in named if parameter.requires_grad}
+        for name, value in tensors:
+            if not value.is_floating_point():
+                continue
+            is_fine = value.isfinite() if name in trained else ~value.isnan()
+            if not bool(is_fine.all()):
                 raise NotFiniteError(
                     explain_not_finite(
-                        name.removeprefix("weights.network."),
+                        name,
                         f"NaN or infinity after step {self.state.step}",
                         rate=self.state.history.learning_rate[-1],
                         checkpoint=self.checkpoint,
@@ -217,11 +241,25 @@ class Run:
                 for name, value in network.state_dict().items()
             },
             "trained": [n for n, p in network.named_parameters() if p.requires_grad],
+            "rate_multipliers": self._rate_multipliers(),
             "rows": _identity_of(self.rows),
             "validation": None if self.validation is None else _identity_of(self.validation),
             "losses": self.losses.describe(),
             "penalties": [_describe(penalty) for penalty in self.state.penalties],
             "processes": self.world.size,
+        }
+
+    def _rate_multipliers(self) -> dict[str, float]:
+        """The rate of every parameter over that of the recipe, by which the optimizer groups them."""
+        multipliers = {
+            id(parameter): group[MULTIPLIER]
+            for group in self.state.optimizer.param_groups
+            for parameter in group["params"]
+        }
+        return {
+            name: multipliers[id(parameter)]
+            for name, parameter in self.state.network.named_parameters()
+            if id(parameter) in multipliers
         }
 
 

@@ -162,6 +162,7 @@ def _divide(rows: Rows, validation: Rows | None, recipe: Recipe) -> tuple[Rows, 
         labelled, validation = hold_out(
             labelled, fraction=recipe.validation_fraction, seed=recipe.seed
         )
+        labelled = _with_labels("rows", labelled)
     if recipe.patience is not None and validation is None:
         raise ValueError(
             f"`patience` must come with rows held out: got patience={recipe.patience} and none. Set "

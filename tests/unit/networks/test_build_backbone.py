@@ -122,7 +122,7 @@ def test_unknown_outputs_are_answered_with_the_known_ones():
         build_backbone("small-cnn", output="fc6")
 
 
-@pytest.mark.parametrize("frozen", ["all", None, "fc6"])
+@pytest.mark.parametrize("frozen", ["all", None, "fc6", 1, 0])
 def test_other_ways_to_freeze_are_refused(frozen):
     with pytest.raises(ValueError, match='`frozen` must be True, False or "features": got'):
         build_backbone("small-cnn", frozen=frozen)

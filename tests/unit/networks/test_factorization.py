@@ -48,6 +48,27 @@ def test_ranks_are_as_small_as_the_error_allows(form, relative_error):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(12, 3, 2), (7, 1, 2), (40, 2, 10)])
+def test_the_error_is_kept_where_tasks_outnumber_their_weights(form, shape):
+    """The unfolding by tasks is tall then; the largest errors allowed are the hardest to keep."""
+    torch.manual_seed(0)
+    weight = torch.randn(shape, **OPTIONS)
+    for relative_error in (0.1, 0.3, 0.5, 0.9):
+        factors = factorize(weight, form, relative_error=relative_error)
+        error = (compose(factors, form) - weight).norm() / weight.norm()
+        assert float(error) <= relative_error
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factors_of_full_rank_have_the_same_shapes_from_weights_and_at_random(form, shape):
+    """So that the state of one loads into the other."""
+    given = factorize(torch.randn(shape, **OPTIONS), form, ranks=1000)
+    at_random = random_factors(shape, form)
+    assert [factor.shape for factor in given] == [factor.shape for factor in at_random]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_weights_of_low_rank_are_found_to_be_so(form):
     """From weights composed of few factors, the same ranks come back."""
     torch.manual_seed(0)
@@ -121,8 +142,16 @@ def test_ranks_that_do_not_fit_are_an_error(form, ranks, message):
         resolve_ranks((3, 4, 5), form, ranks)
 
 
+@pytest.mark.parametrize("ranks", [1.5, True, "1", (1.5,), (True,)])
+def test_ranks_are_whole_numbers(ranks):
+    """Alone or one by one."""
+    with pytest.raises(TypeError, match="`ranks` must be a whole number, several or None: got "):
+        resolve_ranks((3, 4, 5), "laf", ranks)
+
+
 def test_an_integer_is_every_rank_as_far_as_sizes_allow():
     """The largest ranks are those of None."""
     assert resolve_ranks((3, 4, 5), "tucker", 4) == (3, 4, 4)
     assert resolve_ranks((3, 4, 50), "tt", None) == (3, 12)
     assert resolve_ranks((30, 2, 3), "laf", None) == (6,)
+    assert resolve_ranks((30, 2, 3), "tucker", None) == (6, 2, 3)

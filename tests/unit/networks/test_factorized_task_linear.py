@@ -5,6 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 
+from multirel.exceptions import NotFiniteError
 from multirel.networks import FactorizedTaskLinear, TaskLinear
 from tests.environment import DEVICE, DTYPE, assert_close
 from tests.unit.networks import naive
@@ -125,6 +126,15 @@ def test_senseless_arguments_are_errors():
         FactorizedTaskLinear.from_weights(weight, "tt", relative_error=1.0)
     with pytest.raises(ValueError, match="every slice of `weight`: expected 4 names, got 1"):
         FactorizedTaskLinear.from_weights(weight, "tt", tasks=["a"])
+    with pytest.raises(ValueError, match=r"`weight` must have .* got shape \(3, 6\)"):
+        FactorizedTaskLinear.from_weights(weight[0], "tt")
+    with pytest.raises(TypeError, match="`weight` must hold floating point .* got torch.int64"):
+        FactorizedTaskLinear.from_weights(weight.long(), "tt")
+    with pytest.raises(NotFiniteError, match="`weight` must be finite"):
+        FactorizedTaskLinear.from_weights(weight / 0, "tucker")
+    for bias in (torch.zeros(4), torch.zeros(4, 1)):
+        with pytest.raises(ValueError, match=r"`bias` must have .*: expected shape \(4, 3\), got"):
+            FactorizedTaskLinear.from_weights(weight, "tt", bias=bias)
     layer = FactorizedTaskLinear(4, 6, 3, factorization="tucker")
     with pytest.raises(ValueError, match="`x` must have rows of 6 features"):
         layer(torch.zeros(2, 5), 0)

@@ -216,9 +216,15 @@ def test_features_are_counted_by_the_backbone_or_given():
         ({"backbone": 0}, ValueError, "`n_features` must be at least 1: got 0"),
         ({"n_outputs": [2, 3]}, ValueError, "one number, or one per task: expected 3, got 2"),
         ({"n_outputs": 0}, ValueError, "`n_outputs` must be at least 1: got 0"),
+        ({"n_outputs": 2.0}, TypeError, "`n_outputs` must be a whole number .*: got float"),
+        ({"n_outputs": None}, TypeError, "`n_outputs` must be a whole number .*: got NoneType"),
+        ({"tasks": True}, TypeError, "`tasks` must be a number of tasks or their names: got bool"),
         ({"hidden_sizes": (4, 0)}, ValueError, "`hidden_sizes` must be at least 1: got 0"),
         ({"hidden_sizes": (4,) * 8}, ValueError, "at most 7 entries, fc1 to fc7: got 8"),
         ({"shared_layers": 1}, ValueError, "a number of hidden layers: expected 0 to 0, got 1"),
+        ({"shared_layers": 0.5}, TypeError, "`shared_layers` must be a whole number: got float"),
+        ({"shared_layers": "1"}, TypeError, "`shared_layers` must be a whole number: got str"),
+        ({"dropout": "0.5"}, TypeError, "`dropout` must be a number: got str"),
         ({"dropout": 1.0}, ValueError, "`dropout` must be at least 0 and below 1: got 1.0"),
         ({"dropout": 0.5}, ValueError, "must be 0 without hidden layers: got 0.5"),
         ({"ranks": 2}, ValueError, "`ranks` must come with `factorization`"),
@@ -249,6 +255,13 @@ def test_features_of_another_shape_are_an_error():
             network(torch.zeros(shape), 0)
     with pytest.raises(ValueError, match=r"`x` must have rows of 5 features: .*got \(4, 6\)"):
         MultitaskNetwork(5, 3, n_outputs=2)(torch.zeros(4, 6), 0)
+
+
+def test_features_of_another_type_are_an_error_where_outputs_differ():
+    """As for layers that are one stack."""
+    network = MultitaskNetwork(5, 2, n_outputs=[2, 3])
+    with pytest.raises(TypeError, match="floating type of the weights: expected torch.float32"):
+        network(torch.zeros(3, 5, dtype=torch.float64), 0)
 
 
 def test_names_of_no_task_are_an_error():

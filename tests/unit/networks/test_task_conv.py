@@ -164,3 +164,33 @@ def test_a_convolution_of_one_task_is_that_of_torch():
     layer.load_state_dict({"weight": plain.weight[None], "bias": plain.bias[None]})
     x = torch.randn(5, 2, 6, 6, **OPTIONS)
     assert_close(layer(x, 0), plain(x))
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "error", "message"),
+    [
+        (0, ValueError, "`kernel_size` must be at least 1: got 0"),
+        ((3, -1), ValueError, "`kernel_size` must be at least 1: got -1"),
+        (2.5, TypeError, "`kernel_size` must be a whole number: got float"),
+        (True, TypeError, "`kernel_size` must be a whole number: got bool"),
+        ((3,), ValueError, "`kernel_size` must be one size or two, height and width: got 1"),
+        ((3, 3, 3), ValueError, "`kernel_size` must be one size or two, height and width: got 3"),
+    ],
+)
+def test_kernels_have_a_height_and_a_width(kernel_size, error, message):
+    """At construction."""
+    with pytest.raises(error, match=message):
+        TaskConv2d(3, 4, 6, kernel_size)
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="memory is counted on the CPU")
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_memory_is_that_of_inputs_and_outputs_where_outputs_are_large(share):
+    """Beside the result and the inputs in the order of their tasks, outputs are held once more."""
+    torch.manual_seed(0)
+    layer = TaskConv2d(10, 4, 64, 1).requires_grad_(False)
+    task = naive.uneven_tasks(10, 64, share=share)
+    x = torch.randn(64, 4, 16, 16)
+    y = layer(x, task)
+    extra = naive.peak_memory(lambda: layer(x, task)) - y.nbytes
+    assert extra <= 2 * x.nbytes + y.nbytes

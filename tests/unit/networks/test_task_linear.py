@@ -271,6 +271,15 @@ def test_inputs_of_another_type_are_an_error():
         TaskLinear(3, 4, 2)(torch.zeros(5, 4, dtype=torch.float64), 0)
 
 
+def test_whole_numbers_are_no_inputs_under_autocast_either():
+    """As for `torch.nn.functional.linear`."""
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(TypeError, match="expected torch.float32, got torch.int64. Convert"),
+    ):
+        TaskLinear(3, 4, 2)(torch.ones(5, 4, dtype=torch.int64), 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

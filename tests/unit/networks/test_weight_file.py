@@ -76,6 +76,8 @@ def test_a_whole_file_is_asked_for_with_its_size(tmp_path: Path):
             {"state_dict": {"a": torch.zeros(1)}, "epoch": 3, "weight": torch.zeros(1)},
             "a dictionary in which state_dict, epoch hold something else",
         ),
+        ({"a": torch.ones(2).to_sparse()}, "a dictionary in which a hold something else"),
+        ({"a": torch.ones(2, device="meta")}, "a dictionary in which a hold something else"),
     ],
 )
 def test_anything_but_tensors_by_name_is_refused(found, got: str, tmp_path: Path):

@@ -208,6 +208,10 @@ def interrupted(tmp_path) -> Checkpoint:
             r"differs in validation.n_rows \(nothing there, 60 here\), validation.n_samp",
         ),
         ({"application": "gradient"}, "differs in penalties"),
+        (
+            {"new_layers": ["heads.fc8"]},
+            r"rate_multipliers.heads.fc8.weight \(1.0 there, 10.0 here\)",
+        ),
         ({"losses": {0: "binary", 1: "squared", 2: "binary"}}, "differs in losses.of_task"),
         ({"class_weight": [1, 2, 3]}, r"losses.class_weight.0 \(nothing there, \[1.0, 2.0, 3.0\]"),
     ],
@@ -326,6 +330,31 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
         train(network, make_rows(), checkpoint=checkpoint, callbacks=[Break()])
     assert checkpoint.path.read_bytes() == sizes[-1]
     assert all(one != other for one, other in pairwise(sizes))
+
+
+def test_buffers_may_hold_infinity_but_not_nan(tmp_path):
+    """A buffer of −∞ masks outputs."""
+    from multirel.exceptions import NotFiniteError
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(4, 3)
+            self.register_buffer("mask", torch.tensor([0.0, 0.0, -torch.inf]))
+
+        def forward(self, x, task):
+            return self.head(x) + self.mask
+
+    class Break(Callback):
+        def on_step_end(self, state):
+            state.network.mask[0] = torch.nan
+
+    network, rows = Masked(), TrainingRows(torch.rand(4, 4), [0, 1, 0, 1], [0] * 4)
+    checkpoint = Checkpoint(tmp_path)
+    train(network, rows, recipe=Recipe(max_steps=2), checkpoint=checkpoint)
+    assert checkpoint.exists
+    with pytest.raises(NotFiniteError, match="`mask` must stay finite: .* after step 1"):
+        train(network, rows, recipe=Recipe(max_steps=1), callbacks=[Break()])
 
 
 def test_a_state_that_is_no_tensor_is_refused_where_it_is_to_be_saved(tmp_path):

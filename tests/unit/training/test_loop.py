@@ -20,6 +20,7 @@ from multirel.training import (
     TaskSampler,
     TrainingRows,
     build_optimizer,
+    hold_out,
     train,
 )
 from tests.environment import DEVICE, DTYPE, assert_close
@@ -428,6 +429,44 @@ def test_a_score_that_is_not_finite_stops():
     )
     with pytest.raises(NotFiniteError, match="`validation loss` must stay finite: .* after step 4"):
         train(make_network(), make_rows(), recipe=RECIPE, validation=validation)
+
+
+def test_a_score_needs_rows_that_count():
+    """Weights of classes, and labels of data sets that are not read ahead, are known when rows are scored."""
+    message = "`validation` must have a row that counts: got none in 2 rows. Give rows with a label"
+    features, task = torch.zeros(2, N_FEATURES, dtype=DTYPE), torch.tensor([0, 1])
+    of_no_weight = TrainingRows(features, torch.zeros(2, dtype=torch.int64), task)
+    with pytest.raises(ValueError, match=message):
+        trained(validation=of_no_weight, class_weight=[0.0, 1.0, 1.0])
+    items = [(row, 0, torch.tensor(torch.nan)) for row in features]
+    with pytest.raises(ValueError, match=message):
+        trained(validation=DatasetRows(items, task=task))
+
+
+def test_rows_that_are_left_to_train_on_count():
+    rows = make_rows(10, 1, weight=[1.0] + [0.0] * 9)
+    seed = next(
+        seed for seed in range(100) if hold_out(rows, fraction=0.5, seed=seed)[1].n_samples > 0
+    )
+    recipe = Recipe(max_steps=1, validation_fraction=0.5, seed=seed)
+    with pytest.raises(ValueError, match="`rows` must have a row with a label and a weight above"):
+        trained(make_network(1), rows, recipe)
+
+
+def test_weights_that_are_not_finite_after_the_last_step_are_no_result():
+    """The loss of the last step is finite; only its gradient is not."""
+
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(N_FEATURES, N_CLASSES, device=DEVICE, dtype=DTYPE)
+
+        def forward(self, x, task):
+            return self.head(x) + (0 * self.head.weight).sum().sqrt()
+
+    message = "`head.weight` must stay finite: .* got NaN or infinity after step 1. Use a lower"
+    with pytest.raises(NotFiniteError, match=message):
+        train(Broken(), make_rows(), recipe=Recipe(max_steps=1))
 
 
 def test_a_penalty_that_fails_on_weights_that_are_not_finite_says_so_first(monkeypatch):

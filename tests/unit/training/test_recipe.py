@@ -3,6 +3,7 @@
 import json
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 
 from multirel.training import Recipe
@@ -27,6 +28,13 @@ def test_recipes_are_values_that_json_can_hold():
     assert Recipe(**json.loads(json.dumps(recipe.to_dict()))) == recipe
     with pytest.raises(FrozenInstanceError):
         recipe.seed = 4
+
+
+@pytest.mark.parametrize("rate", [1, np.float64(1.0)])
+def test_numbers_of_any_library_become_plain_ones(rate):
+    recipe = Recipe(learning_rate=rate)
+    assert recipe == Recipe(learning_rate=1.0)
+    assert type(recipe.learning_rate) is float
 
 
 def test_the_paper_has_momentum_a_batch_per_task_and_fast_new_layers_and_biases():

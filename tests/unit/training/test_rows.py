@@ -71,6 +71,13 @@ def test_rows_with_some_labels_stay():
     np.testing.assert_array_equal(rows.take(torch.arange(3)).y, [(0, NAN), (1, 1), (NAN, 0)])
 
 
+def test_columns_of_labels_keep_their_precision_where_some_are_missing():
+    y = torch.tensor([[1 / 3, -1.0], [2 / 3, 1 / 7]], dtype=torch.float64)
+    rows = TrainingRows(torch.zeros(2, 1), y, [0, 1], missing_label=-1)
+    batch = rows.take(torch.tensor([0, 1]))
+    np.testing.assert_array_equal(batch.y, [(1 / 3, NAN), (2 / 3, 1 / 7)])
+
+
 def test_a_missing_label_that_is_drawn_all_the_same_weighs_nothing():
     batch = make_rows().take(torch.tensor([2, 3]))
     assert batch.y.tolist() == [0, 3]
@@ -193,6 +200,8 @@ def test_names_of_tasks_and_missing_labels_are_explained():
 def test_the_number_of_tasks_is_a_number():
     with pytest.raises(TypeError, match="`n_tasks` must be a whole number or None: got str"):
         make_rows(n_tasks="4")
+    with pytest.raises(TypeError, match="`n_tasks` must be a whole number or None: got bool"):
+        make_rows(n_tasks=True)
 
 
 def test_one_task_alone_is_no_column():
