@@ -8,6 +8,7 @@ from torch import Tensor
 
 from multirel._annotations import Bool, Float
 from multirel.exceptions import NotPositiveDefiniteError
+from multirel.priors._roundoff import without_roundoff
 from multirel.priors._scatter import DenseScatter, Scatter
 from multirel.tensor_normal import (
     Covariance,
@@ -78,8 +79,7 @@ def _identity_like(matrix: Tensor) -> Tensor:
 def _square_root(matrix: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(matrix)
     # The root of roundoff would be far above it.
-    roundoff = matrix.shape[-1] * torch.finfo(matrix.dtype).eps * values[..., -1:]
-    roots = values.masked_fill(values <= roundoff, 0.0).sqrt()
+    roots = without_roundoff(values, largest=values[..., -1:], size=matrix.shape[-1]).sqrt()
     root: Tensor = (vectors * roots.unsqueeze(-2)) @ vectors.mT
     return root
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from multirel._annotations import Float
+from multirel.priors._roundoff import without_roundoff
 from multirel.tensor_normal import Spectrum, accurate_product
 
 __all__ = ["InitialMean", "Mean", "TaskAverageMean", "ZeroMean"]
@@ -106,7 +107,7 @@ class TaskAverageMean(Mean):
         size = spectrum.size
         matrix = centered @ centered.mT + self.strength / size
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
-        values = _without_roundoff(values, largest=values[..., -1:], size=size)
+        values = without_roundoff(values, largest=values[..., -1:], size=size)
         return Spectrum(basis=vectors, inside=values, outside=torch.zeros_like(values[..., 0]))
 
     def _low_rank(self, spectrum: Spectrum) -> Spectrum:
@@ -121,7 +122,7 @@ class TaskAverageMean(Mean):
         values, vectors = torch.linalg.eigh((core + core.mT) / 2)
         inside = values + outside
         largest = torch.maximum(inside.amax(-1, keepdim=True), outside)
-        inside = _without_roundoff(inside, largest=largest, size=spectrum.size)
+        inside = without_roundoff(inside, largest=largest, size=spectrum.size)
         basis = accurate_product(orthonormal, vectors)
         return Spectrum(basis=basis, inside=inside, outside=spectrum.outside)
 
@@ -130,9 +131,3 @@ def _centered(values: Tensor, axis: int) -> Tensor:
     """`values` without their average along `axis`: exactly zero where all are equal."""
     differences = values - values.narrow(axis, 0, 1)
     return differences - differences.mean(axis, keepdim=True)
-
-
-def _without_roundoff(values: Tensor, *, largest: Tensor, size: int) -> Tensor:
-    """Eigenvalues that are not negative, and zero where nothing but roundoff is left of them."""
-    roundoff = size * torch.finfo(values.dtype).eps * largest
-    return values.masked_fill(values <= roundoff, 0.0)

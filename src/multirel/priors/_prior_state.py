@@ -8,20 +8,20 @@ from multirel.priors._covariance_tensors import covariance_from_tensors, covaria
 from multirel.priors._stack_prior import TASK, StackPrior
 from multirel.tensor_normal import Covariance, without_autocast
 
-__all__ = ["check_state", "covariances_from_state", "fixed_parts", "stack_to_tensors"]
+__all__ = ["check_state", "covariances_from_state", "memory_of", "stack_to_tensors"]
 
 
 def stack_to_tensors(prior: StackPrior) -> dict[str, Tensor]:
     """The covariances of a layer, and what else it remembers, by the name of the layer."""
     layer = prior.stack.layer
-    found = {f"{layer}.{part}": value for part, value in prior.fixed_tensors().items()}
+    found = {f"{layer}.{part}": value for part, value in prior.memory().items()}
     for mode, covariance in zip(prior.stack.modes, prior.covariances, strict=True):
         for part, value in covariance_to_tensors(covariance).items():
             found[f"{layer}.{mode}.{part}"] = value
     return {name: value.detach().clone().contiguous() for name, value in found.items()}
 
 
-def fixed_parts(state: Mapping[str, Tensor], prior: StackPrior) -> dict[str, Tensor]:
+def memory_of(state: Mapping[str, Tensor], prior: StackPrior) -> dict[str, Tensor]:
     """What a state holds of a layer beside its covariances."""
     parts = _below(state, f"{prior.stack.layer}.")
     return {name: value for name, value in parts.items() if "." not in name}
@@ -51,12 +51,12 @@ def check_state(state: Mapping[str, Tensor], priors: Sequence[StackPrior]) -> No
     known = {"counts", "pending"}
     for prior in priors:
         layer = prior.stack.layer
-        fixed = fixed_parts(state, prior)
-        prior.check_shapes(fixed)
-        prior.check_tasks(fixed)
-        known |= {f"{layer}.{part}" for part in fixed}
-        wrong |= {f"{layer}.{part}" for part in prior.check_fixed_tensors(fixed)}
-        disputed = prior.modes_in_dispute(fixed)
+        memory = memory_of(state, prior)
+        prior.check_shapes(memory)
+        prior.check_tasks(memory)
+        known |= {f"{layer}.{part}" for part in memory}
+        wrong |= {f"{layer}.{part}" for part in prior.check_memory(memory)}
+        disputed = prior.modes_in_dispute(memory)
         for mode, step in zip(prior.stack.modes, prior.steps, strict=True):
             parts = {name for name in state if name.startswith(f"{layer}.{mode}.")}
             # Modes that have not been updated may have nothing to store, the task mode always does.

@@ -84,12 +84,19 @@ class StackPrior:
 
     def refresh(self) -> None:
         """Bring the precisions in line with the covariances."""
-        self.spectra = [
-            covariance.precision_spectrum() if step is None else step.spectrum(covariance)
-            for step, covariance in zip(self.steps, self.covariances, strict=True)
-        ]
-        self.spectra[TASK] = self.mean.task_spectrum(self.spectra[TASK])
-        self._prox = KroneckerProx(self.spectra)
+        self.spectra = [self._spectrum_of(mode) for mode in range(self.stack.order)]
+        self._prox: KroneckerProx | None = None
+
+    def _spectrum_of(self, mode: int) -> Spectrum:
+        step, covariance = self.steps[mode], self.covariances[mode]
+        spectrum = covariance.precision_spectrum() if step is None else step.spectrum(covariance)
+        return self.mean.task_spectrum(spectrum) if mode == TASK else spectrum
+
+    def replace_covariance(self, mode: int, covariance: Covariance) -> None:
+        """Put a covariance in the place of that of a mode."""
+        self.covariances[mode] = covariance
+        self.spectra[mode] = self._spectrum_of(mode)
+        self._prox = None
 
     def follow(self, weight: Tensor) -> None:
         """Move the covariances to where the weights are."""
@@ -124,8 +131,9 @@ class StackPrior:
         order = self.stack.order
         for mode, spectrum in enumerate(self.spectra):
             is_identity = isinstance(self.covariances[mode], IdentityCovariance)
-            has_average = mode == TASK and isinstance(self.mean, TaskAverageMean)
-            if mode != skip and (has_average or not is_identity):
+            # The spectrum of an identity has no basis, unless the average is taken off the tasks.
+            is_neutral = is_identity and spectrum.is_multiple_of_identity
+            if mode != skip and not is_neutral:
                 deviation = spectrum.power_product(
                     deviation, power, mode - order, batch_dims=self.batch_dims
                 )
@@ -146,6 +154,8 @@ class StackPrior:
         weight = self.weight()
         with without_autocast(weight.device):
             self.follow(weight)
+            if self._prox is None:
+                self._prox = KroneckerProx(self.spectra)
             deviation = self.mean.deviation(weight)
             self._prox.apply_(deviation, step_size)
         self.stack.write(self.mean.restored(deviation))
@@ -153,10 +163,7 @@ class StackPrior:
     @torch.no_grad()
     def scatter(self, mode: int, deviation: Tensor | None = None) -> RowScatter:
         """Sₖ of the weights, white in all other modes, Eq. (11)."""
-        if deviation is None:
-            weight = self.weight()
-            self.follow(weight)
-            deviation = self.mean.deviation(weight)
+        deviation = self._deviation() if deviation is None else deviation
         white = self._products(deviation, power=0.5, skip=mode)
         rows = unfold(white, self.batch_dims + mode, batch_dims=self.batch_dims)
         return RowScatter(self.mean.task_rows(rows) if mode == TASK else rows)
@@ -167,14 +174,18 @@ class StackPrior:
 
         Copies, and modes, whose weights say nothing keep the covariance that they have.
         """
+        deviation = self._deviation()
         for mode, step in enumerate(self.steps):
             if step is None or (mode == TASK and not task):
                 continue
-            scatter = self.scatter(mode)
-            self.covariances[mode] = estimate_where(
-                step, scatter, chosen=self.has_spread(scatter), kept=self.covariances[mode]
-            )
-            self.refresh()
+            scatter, kept = self.scatter(mode, deviation), self.covariances[mode]
+            estimate = estimate_where(step, scatter, chosen=self.has_spread(scatter), kept=kept)
+            self.replace_covariance(mode, estimate)
+
+    def _deviation(self) -> Float[Tensor, "*shape"]:
+        weight = self.weight()
+        self.follow(weight)
+        return self.mean.deviation(weight)
 
     def has_spread(self, scatter: Scatter) -> Bool[Tensor, "*copies"]:
         """Whether the weights say something about a covariance: not where W = M."""
@@ -215,8 +226,8 @@ class StackPrior:
             found = correlation_matrix(scatter.dense())
         return torch.where(is_still[..., None, None], unknown, found)
 
-    def fixed_tensors(self) -> dict[str, Tensor]:
-        """What does not change after the prior was attached, by name."""
+    def memory(self) -> dict[str, Tensor]:
+        """What the prior remembers of the layer beside its covariances, by name."""
         tensors = {} if self.initial is None else {"initial": self.initial}
         if isinstance(self.mean, InitialMean) and self.initial is None:
             tensors["mean"] = self.mean.initial
@@ -229,7 +240,7 @@ class StackPrior:
         """1 for every mode whose covariance is learned, else 0."""
         return torch.tensor([int(step is not None) for step in self.steps])
 
-    def check_fixed_tensors(self, tensors: Mapping[str, Tensor]) -> list[str]:
+    def check_memory(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Names of what is missing in a state, or does not belong there."""
         needed = {"norm", "learned", "tasks"}
         known = needed | {"initial"}
@@ -269,8 +280,8 @@ class StackPrior:
                 f"{', '.join(self.stack.tasks)}, got {', '.join(found)}."
             )
 
-    def load_fixed_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `fixed_tensors` gave, whether or not these weights start equal."""
+    def load_memory(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `memory` gave, whether or not these weights start equal."""
         like = self.covariances[TASK].diagonal()
         self.initial = tensors["initial"].to(like) if "initial" in tensors else None
         if isinstance(self.mean, InitialMean):

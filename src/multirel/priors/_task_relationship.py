@@ -120,8 +120,8 @@ class TaskRelationship:
     def _share(self, covariance: Covariance) -> None:
         for member, _ in self._members:
             mine = member.covariances[TASK]
-            member.covariances[TASK] = covariance.to(device=mine.device, dtype=mine.dtype)
-            member.refresh()
+            own = covariance.to(device=mine.device, dtype=mine.dtype)
+            member.replace_covariance(TASK, own)
 
 
 def _names_of(tasks: int | Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from multirel.exceptions import PriorCollapseWarning
 from multirel.priors._prior_state import (
     check_state,
     covariances_from_state,
-    fixed_parts,
+    memory_of,
     stack_to_tensors,
 )
 from multirel.priors._settings import PerCopy, PriorSettings
@@ -318,7 +318,7 @@ class TensorNormalPrior:
         loaded = [covariances_from_state(state, prior) for prior in self._priors]
         for prior, covariances in zip(self._priors, loaded, strict=True):
             prior.covariances = covariances
-            prior.load_fixed_tensors(fixed_parts(state, prior))
+            prior.load_memory(memory_of(state, prior))
             with without_autocast(self._device):
                 prior.refresh()
         self._n_steps, self._n_updates, held = (int(count) for count in state["counts"])
