@@ -196,7 +196,6 @@ class _Copies:
         """What happened to every copy."""
         losses = torch.stack(self.step_losses).cpu().double()
         penalties = torch.stack(self.epoch_penalties).cpu().double()
-        unknown = [float("nan")] * len(self.epoch_ends)
         return [
             History(
                 recipe=recipe.to_dict(),
@@ -207,8 +206,7 @@ class _Copies:
                 learning_rate=[recipe.rate_at(n / self.n_steps) for n in range(self.n_steps)],
                 epoch_end=list(self.epoch_ends),
                 penalty=penalties[:, b].tolist(),
-                validation_score=list(unknown),
-                seconds=list(unknown),
+                seconds=[float("nan")] * len(self.epoch_ends),
             )
             for b, recipe in enumerate(self.recipes)
         ]

@@ -91,6 +91,8 @@ def test_copies_train_as_if_alone(rates, settings, application: str, shared_laye
         assert_close(histories[b].penalty, history.penalty, factor=100)
         assert histories[b].learning_rate == history.learning_rate
         assert histories[b].sampling == history.sampling
+        assert histories[b].epoch_end == history.epoch_end
+        assert histories[b].validation_score == history.validation_score
         assert histories[b].n_samples == history.n_samples
         for layer in layers:
             assert_close(prior.correlations(layer)[b], own.correlations(layer), factor=1000)
