@@ -63,6 +63,7 @@ class RowScatter:
 
     def __init__(self, rows: Float[Tensor, "*copies d m"]) -> None:
         self._rows = rows
+        self._trace: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -73,7 +74,9 @@ class RowScatter:
         return self._rows.shape[-1]
 
     def trace(self) -> Float[Tensor, "*copies"]:
-        return self._rows.square().sum((-2, -1)) / self._n_columns
+        if self._trace is None:
+            self._trace = self._rows.square().sum((-2, -1)) / self._n_columns
+        return self._trace
 
     def dense(self) -> Float[Tensor, "*copies d d"]:
         product = self._rows @ self._rows.mT

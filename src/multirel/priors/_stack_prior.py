@@ -1,7 +1,7 @@
 """The prior of one stack: its covariances, and what they do to its weights."""
 
 from collections.abc import Mapping
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import torch
@@ -190,13 +190,16 @@ class StackPrior:
     def has_spread(self, scatter: Scatter) -> Bool[Tensor, "*copies"]:
         """Whether the weights say something about a covariance: not where W = M."""
         trace = scatter.trace()
-        if self.batch_dims == 0 and not bool(torch.isfinite(trace)):
+        if self.batch_dims == 0:
+            # One number is read from the device; what follows from it stays on the CPU.
+            trace = trace.cpu()
+        if self.batch_dims == 0 and not isfinite(trace):
             raise NotFiniteError(
                 f"`network` must have finite weights: those of {self.stack.layer!r} hold NaN or "
                 f"infinity. Lower the learning rate."
             )
         # A copy that has diverged does not stop the others: it keeps its covariances.
-        return (trace > 0) & torch.isfinite(trace)
+        return (trace > 0) & (trace < torch.inf)
 
     @torch.no_grad()
     def correlations(self, mode: int, *, raw: bool) -> Float[Tensor, "*copies d d"]:

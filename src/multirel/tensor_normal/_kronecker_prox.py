@@ -88,6 +88,25 @@ class _Way(ABC):
         """Take the step."""
 
 
+class _Shares:
+    """k = c q / (1 + c q) for rates q, kept as long as the step size c stays the same.
+
+    Small stacks are bound by the launches of their kernels, and constant learning rates spare some.
+    """
+
+    def __init__(self, rates: Tensor) -> None:
+        self._rates = rates
+        self._step: float | None = None
+        self._shares = rates
+
+    def at(self, step: float) -> Tensor:
+        """The shares for a step size."""
+        if step != self._step:
+            product = step * self._rates
+            self._step, self._shares = step, product / (1 + product)
+        return self._shares
+
+
 @final
 class _Rotation(_Way):
     """All modes rotated to their eigenvectors and back: V = W − U (k ∘ Uᵀ W), k = c q / (1 + c q)."""
@@ -98,7 +117,7 @@ class _Rotation(_Way):
         rates = values[0]
         for value in values[1:]:
             rates = rates.unsqueeze(-1) * value
-        self._rates = rates
+        self._shares = _Shares(rates)
 
     @classmethod
     def fits(cls, spectra: Sequence[Spectrum]) -> bool:
@@ -110,8 +129,7 @@ class _Rotation(_Way):
         for axis, basis in enumerate(self._bases):
             if basis is not None:
                 rotated = mode_product(rotated, basis.mT, axis, batch_dims=0)
-        product = step * self._rates
-        rotated = rotated * (product / (1 + product))
+        rotated = rotated * self._shares.at(step)
         for axis, basis in enumerate(self._bases):
             if basis is not None:
                 rotated = mode_product(rotated, basis, axis, batch_dims=0)
@@ -126,8 +144,9 @@ class _OneLowRank(_Way):
         *front, last = spectra
         (self._front,), (values,) = _merged(front, limit=None)
         self._basis = last.basis
-        self._off = (values * last.outside).unsqueeze(1)
-        self._on = values.unsqueeze(1) * last.inside
+        # The rate off the span, and those on it.
+        rates = torch.cat([last.outside.reshape(1), last.inside])
+        self._shares = _Shares(values.unsqueeze(1) * rates)
 
     @classmethod
     def fits(cls, spectra: Sequence[Spectrum]) -> bool:
@@ -137,11 +156,11 @@ class _OneLowRank(_Way):
         return is_small and all(_is_whole(spectrum) for spectrum in front) and _is_partial(last)
 
     def apply_(self, weight: Tensor, step: float) -> None:
-        flat = weight.view(len(self._off), -1)
+        shares = self._shares.at(step)
+        k_off, k_on = shares[:, :1], shares[:, 1:]
+        flat = weight.view(len(shares), -1)
         rotated = flat if self._front is None else self._front.mT @ flat
-        off, on = step * self._off, step * self._on
-        k_off = off / (1 + off)
-        span = (on / (1 + on) - k_off) * (rotated @ self._basis)
+        span = (k_on - k_off) * (rotated @ self._basis)
         taken = torch.addmm(k_off * rotated, span, self._basis.mT)
         if self._front is None:
             flat.sub_(taken)

@@ -98,10 +98,9 @@ class LowRankCovariance(Covariance):
         return cls(basis, values + complement.unsqueeze(-1), complement)
 
     def _check_positive(self) -> None:
-        smallest = min(
-            float(values.min()) if values.numel() else float("inf")
-            for values in (self.eigenvalues.detach(), self.complement.detach())
-        )
+        values = torch.cat([self.eigenvalues.detach().flatten(), self.complement.detach().flatten()])
+        # One number is read from the device, not one per tensor: each waits for all work before it.
+        smallest = float(values.min()) if values.numel() else float("inf")
         if not smallest > 0:
             raise NotPositiveDefiniteError(
                 f"`eigenvalues` and `complement` must be positive in a covariance of size "
@@ -204,7 +203,7 @@ class LowRankCovariance(Covariance):
         complement = (1 - amount) * self.complement + amount * variance
         if target == "identity":
             shrunk = (1 - amount) * self.eigenvalues + amount * variance.unsqueeze(-1)
-            return LowRankCovariance(self.basis, shrunk, complement)
+            return self._with_spectrum(shrunk, complement)
         ones = self.basis.new_ones(*self.batch_shape, self.size, 1)
         total = self.matvec(ones.squeeze(-1)).sum(-1)
         covariance = (total - self.trace()) / max(self.size * (self.size - 1), 1)
@@ -214,6 +213,12 @@ class LowRankCovariance(Covariance):
             torch.cat([excess, amount * covariance.unsqueeze(-1)], dim=-1),
             complement - amount * covariance,
         )
+
+    def _with_spectrum(self, eigenvalues: Tensor, complement: Tensor) -> "LowRankCovariance":
+        """The same basis with other eigenvalues of the same shape, known to be positive."""
+        other = object.__new__(LowRankCovariance)
+        other.basis, other.eigenvalues, other.complement = self.basis, eigenvalues, complement
+        return other
 
     def scaled(self, factor: Float[Tensor, "*batch"] | float) -> "LowRankCovariance":
         factor = torch.as_tensor(factor, dtype=self.dtype, device=self.device)

@@ -66,6 +66,7 @@ def test_a_whole_file_is_asked_for_with_its_size(tmp_path: Path):
         read_weights(path)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of some versions of torch
 @pytest.mark.parametrize(
     ("found", "got"),
     [
