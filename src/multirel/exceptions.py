@@ -7,6 +7,7 @@ __all__ = [
     "NotFiniteError",
     "NotPositiveDefiniteError",
     "PriorCollapseWarning",
+    "SavedModelError",
     "UnboundedLikelihoodError",
 ]
 
@@ -25,6 +26,10 @@ class NotFiniteError(MultirelError, ValueError):
 
 class UnboundedLikelihoodError(MultirelError, ValueError):
     """The likelihood has no maximum: too few samples for the shape."""
+
+
+class SavedModelError(MultirelError, ValueError):
+    """A folder holds no saved model, or one that is damaged, changed, or of another version."""
 
 
 class MultirelWarning(UserWarning):

@@ -7,6 +7,32 @@ from itertools import chain
 
 import pytest
 
+METHODS = (
+    "SingleTask",
+    "Pooled",
+    "SharedNetwork",
+    "MeanRegularized",
+    "MTFL",
+    "RMTL",
+    "MTRL",
+    "DMTL",
+    "MRN",
+)
+
+CLASSIFIERS = [f"{method}Classifier" for method in METHODS]
+
+ESTIMATORS = [*CLASSIFIERS, *[f"{method}Regressor" for method in METHODS]]
+
+METHODS_OF_ESTIMATORS = {
+    "fit": "(self, X, y, *, tasks=None, sample_weight=None)",
+    "predict": "(self, X, *, tasks=None)",
+    "score": "(self, X, y, *, tasks=None, sample_weight=None)",
+    "add_task": "(self, X, y, *, name, sample_weight=None)",
+    "save": "(self, path)",
+}
+
+OF_CLASSIFIERS = ("predict_proba", "predict_log_proba", "decision_function")
+
 SIGNATURES = {
     "multirel.data": {
         "make_related_tasks": (
@@ -14,6 +40,17 @@ SIGNATURES = {
             " noise=1.0, seed=0)"
         ),
     },
+    "multirel.estimators": {
+        f"{name}.{method}": signature
+        for name in ESTIMATORS
+        for method, signature in METHODS_OF_ESTIMATORS.items()
+    }
+    | {
+        f"{name}.{method}": "(self, X, *, tasks=None)"
+        for name in CLASSIFIERS
+        for method in OF_CLASSIFIERS
+    }
+    | {"load_estimator": "(path, network=None)"},
     "multirel.tensor_normal": {
         "TensorNormal": "(loc, covariances, validate_args=None)",
         "TensorNormal.rsample": "(self, sample_shape=ANY)",

@@ -1,7 +1,10 @@
 """The pages as the tests read them: fenced blocks, and what they print."""
 
 import math
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +13,9 @@ DOCS = ROOT / "docs"
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 """Everything that a person reads."""
+
+GALLERY = DOCS / "gallery.md"
+"""Its examples run one by one, in a file of tests of their own."""
 
 TOLERANCE = 0.011
 """Numbers on pages are rounded, and differ a little between machines."""
@@ -55,13 +61,31 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def assert_prints(actual: str, expected: str) -> None:
+def run(*arguments: str, folder: Path) -> str:
+    """Return what a new interpreter prints, as on a terminal of 80 columns without colors.
+
+    Annotations are not checked there, which would take long in a training loop.
+    """
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    terminal = {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | terminal | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def assert_prints(actual: str, expected: str, *, tolerance: float = TOLERANCE) -> None:
     """Assert the same words line by line, and numbers that differ by no more than rounding."""
     actual_lines, expected_lines = _lines(actual), _lines(expected)
     assert [_words(line) for line in actual_lines] == [_words(line) for line in expected_lines]
     for given, shown in zip(actual_lines, expected_lines, strict=True):
         for one, other in zip(_NUMBER.findall(given), _NUMBER.findall(shown), strict=True):
-            close = math.isclose(float(one), float(other), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            close = math.isclose(float(one), float(other), rel_tol=tolerance, abs_tol=tolerance)
             assert one == other or ("." in one and close), f"{given!r} is shown as {shown!r}"
 
 

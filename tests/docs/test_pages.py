@@ -2,16 +2,22 @@
 
 import contextlib
 import io
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.docs.pages import DOCS, PAGES, ROOT, assert_prints, blocks, name_of
+from tests.docs.pages import (
+    DOCS,
+    GALLERY,
+    PAGES,
+    ROOT,
+    assert_prints,
+    blocks,
+    name_of,
+    run,
+)
 
 MAX_DECISION_LINES = 40
 
@@ -19,25 +25,9 @@ _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
 def pages_with(language: str) -> list[Path]:
-    return [page for page in PAGES if any(block.language == language for block in blocks(page))]
-
-
-def run(*arguments: str, folder: Path) -> str:
-    """Return what a new interpreter prints, as on a terminal of 80 columns without colors.
-
-    Annotations are not checked there, which would take long in a training loop.
-    """
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    terminal = {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=os.environ | terminal | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        encoding="utf-8",
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    """Return the pages with blocks of a language, without the gallery, which has its own tests."""
+    others = [page for page in PAGES if page != GALLERY]
+    return [page for page in others if any(block.language == language for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=name_of)

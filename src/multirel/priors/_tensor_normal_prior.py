@@ -24,7 +24,7 @@ from multirel.priors._step_size import find_groups, rate_of_groups
 from multirel.priors._summarize import summarize
 from multirel.priors._summary import PriorSummary
 from multirel.priors._task_relationship import TaskRelationship
-from multirel.tensor_normal import Covariance, without_autocast
+from multirel.tensor_normal import Covariance, Spectrum, without_autocast
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -274,6 +274,32 @@ class TensorNormalPrior:
             matrix = prior.correlations(prior.stack.modes.index(mode), raw=raw)
         correlations: NDArray[np.float64] = matrix.double().cpu().numpy()
         return correlations
+
+    def covariances(self, layer: str) -> dict[str, Covariance]:
+        """The covariance Σₖ of every mode of a layer, by the name of the mode.
+
+        Args:
+            layer: The layer, by the pattern that it was attached with.
+
+        Raises:
+            ValueError: If the prior has no such layer.
+        """
+        prior = self._prior_of(layer)
+        return dict(zip(prior.stack.modes, prior.covariances, strict=True))
+
+    def precisions(self, layer: str) -> dict[str, Spectrum]:
+        """The precision by which every mode of a layer acts on its weights, by the name of the mode.
+
+        It is the inverse of the covariance, unless the scale, the mean or `inverse` says otherwise.
+
+        Args:
+            layer: The layer, by the pattern that it was attached with.
+
+        Raises:
+            ValueError: If the prior has no such layer.
+        """
+        prior = self._prior_of(layer)
+        return dict(zip(prior.stack.modes, prior.spectra, strict=True))
 
     def _prior_of(self, layer: str) -> StackPrior:
         for prior in self._priors:

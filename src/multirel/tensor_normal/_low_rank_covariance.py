@@ -98,7 +98,9 @@ class LowRankCovariance(Covariance):
         return cls(basis, values + complement.unsqueeze(-1), complement)
 
     def _check_positive(self) -> None:
-        values = torch.cat([self.eigenvalues.detach().flatten(), self.complement.detach().flatten()])
+        values = torch.cat(
+            [self.eigenvalues.detach().flatten(), self.complement.detach().flatten()]
+        )
         # One number is read from the device, not one per tensor: each waits for all work before it.
         smallest = float(values.min()) if values.numel() else float("inf")
         if not smallest > 0:

@@ -404,3 +404,16 @@ def test_both_ways_to_use_a_prior_learn_tasks_with_few_rows(application):
     assert losses[-1] < 0.6 * losses[0]
     assert prior.n_updates == 1
     assert prior.correlations("heads.*.fc8").shape == (3, 3)
+
+
+def test_covariances_and_precisions_of_a_layer_are_named_by_its_modes():
+    prior, _ = prior_on(random_weight(SHAPE), shrinkage=0.5)
+    prior.update()
+
+    covariances, precisions = prior.covariances("a"), prior.precisions("a")
+
+    assert [*covariances] == [*precisions] == ["task", "output", "input"]
+    for mode, expected in zip(covariances, covariances_of(prior), strict=True):
+        matrix = covariances[mode].dense()
+        assert_close(matrix, expected)
+        assert_close(precisions[mode].power_product(matrix, 1.0, 0), np.eye(len(expected)))

@@ -1,0 +1,113 @@
+"""Linear problems under a tensor normal prior whose covariances are learned."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multirel.estimators._linear._covariance_factors import CovarianceFactors
+from multirel.estimators._linear._first_fit import solve_once
+from multirel.estimators._linear._interruption import is_interrupted
+from multirel.estimators._linear._learned_prior import LearnedPrior
+from multirel.estimators._linear._problem import LinearProblem, LinearSolution
+from multirel.estimators._linear._quadratic import solve_quadratic
+from multirel.exceptions import ConvergenceWarning
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from multirel.estimators._linear._coordinates import Coordinates
+
+__all__ = ["LearnedRelations", "solve_with_learned_prior"]
+
+SETTLED = 1e-6
+"""Change of the weights between two fits, relative to their norm, at which updates have converged."""
+
+MOST_UPDATES = 1000
+"""Updates after which the search for a fixed point ends."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearnedRelations:
+    """What a linear model has learned about its modes: a covariance for each, as factors."""
+
+    task: CovarianceFactors
+    """Σ_T of the tasks that have rows."""
+
+    output: CovarianceFactors
+    """Σ_O."""
+
+    input: CovarianceFactors
+    """Σ_I, of features as they were standardized."""
+
+    has_rows: "NDArray[np.bool_]"
+    """Which of the tasks have rows, "T"."""
+
+    def in_features(self, coordinates: "Coordinates") -> "LearnedRelations":
+        """The same, with the input mode in features where the problem was posed in the span of the rows."""
+        if coordinates.basis is None:
+            return self
+        return replace(self, input=self.input.rotated(coordinates.basis))
+
+
+def solve_with_learned_prior(
+    problem: LinearProblem,
+    *,
+    strength: float,
+    settings: Mapping[str, Any],
+    n_updates: int | None,
+    tolerance: float,
+    start: LinearSolution | None = None,
+) -> LinearSolution:
+    """The weights under covariances that were estimated from weights fitted before.
+
+    The first fit has the covariances that the prior starts with. After each of `n_updates` updates the
+    weights are fitted again, to the smallest objective with the covariances held.
+
+    Args:
+        problem: The problem; all tasks have rows.
+        strength: The multiplier λ of the prior.
+        settings: Settings of `attach_prior` that say how covariances are estimated.
+        n_updates: The number of updates; None means until the weights no longer change.
+        tolerance: Largest relative gap of each fit.
+        start: A solution that may be near the first fit.
+    """
+    prior = LearnedPrior(problem, strength=strength, settings=settings)
+    solution = solve_once(problem, prior.penalty(), tolerance=tolerance, start=start)
+    n_iterations, n_done, has_settled = solution.n_iterations, 0, n_updates is not None
+    limit = MOST_UPDATES if n_updates is None else n_updates
+    while n_done < limit and not is_interrupted():
+        before = solution.weights
+        prior.update(before)
+        solution = solve_quadratic(problem, prior.penalty(), tolerance=tolerance, start=solution)
+        n_iterations, n_done = n_iterations + solution.n_iterations, n_done + 1
+        if n_updates is None and _has_settled(before, solution.weights):
+            has_settled = True
+            break
+    if not has_settled and not is_interrupted():
+        warnings.warn(
+            f"`n_updates=None` asks for a fixed point that {MOST_UPDATES} updates did not reach. Use a "
+            f"number, or more shrinkage.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    objective = solution.objective
+    if n_updates == 0 or settings["scale"] != "trace":
+        # Only then do weights and covariances have a joint objective.
+        objective += prior.log_terms()
+    has_rows = np.ones(problem.n_tasks, dtype=bool)
+    relations = LearnedRelations(**prior.covariances(), has_rows=has_rows)
+    return replace(
+        solution,
+        objective=objective,
+        n_iterations=n_iterations,
+        converged=solution.converged and has_settled,
+        learned={"relations_": relations, "n_updates_": n_done},
+    )
+
+
+def _has_settled(before: "NDArray[np.float64]", after: "NDArray[np.float64]") -> bool:
+    change = np.linalg.norm(after - before)
+    return bool(change <= SETTLED * np.linalg.norm(after))
