@@ -26,12 +26,13 @@ from sklearn.metrics import accuracy_score, explained_variance_score, roc_auc_sc
 from multirel import estimators
 from multirel.exceptions import MultirelWarning
 
-DECADES = np.logspace(-1, 3, 9).tolist()
-FEW = np.logspace(-1, 3, 5).tolist()
+HALF_DECADES = np.logspace(0, 4, 9).tolist()
+DECADES = np.logspace(0, 4, 5).tolist()
+WEAKER = np.logspace(-1, 3, 5).tolist()
 
 GRIDS = {
-    "stl": ("SingleTask", {}, {"strength": DECADES}),
-    "pooled": ("Pooled", {}, {"strength": DECADES, "task_intercepts": [False, True]}),
+    "stl": ("SingleTask", {}, {"strength": HALF_DECADES}),
+    "pooled": ("Pooled", {}, {"strength": HALF_DECADES, "task_intercepts": [False, True]}),
     "mean-reg": ("MeanRegularized", {}, None),
     "mtfl": ("MTFL", {}, None),
     "rmtl": ("RMTL", {}, None),
@@ -39,22 +40,22 @@ GRIDS = {
     "dmtl-tucker": (
         "DMTL",
         {"factorization": "tucker"},
-        {"strength": FEW, "relative_error": [0.1, 0.3, 0.6]},
+        {"strength": WEAKER, "relative_error": [0.1, 0.3, 0.6]},
     ),
     "mrn-t": (
         "MRN",
         {"modes": ("task",)},
         [
-            {"strength": FEW, "start": [0.3, 0.6], "n_updates": [1]},
-            {"strength": FEW, "start": [0.3, 0.6], "n_updates": [0]},
+            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [1]},
+            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [0]},
         ],
     ),
     "mrn": (
         "MRN",
         {},
         [
-            {"strength": FEW, "start": [0.3, 0.6], "n_updates": [1]},
-            {"strength": FEW, "start": [0.3, 0.6], "n_updates": [0]},
+            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [1]},
+            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [0]},
         ],
     ),
     "mrn, averaged": ("MRN", {"selection": "average"}, "mrn"),

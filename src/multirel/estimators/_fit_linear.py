@@ -9,6 +9,7 @@ import numpy as np
 from multirel.estimators._linear import Coordinates, Design, LinearProblem, LinearSolution
 from multirel.estimators._linear._coordinates import standardize_rows, standardized
 from multirel.estimators._linear._interruption import interruptible, is_interrupted
+from multirel.estimators._linear._progress import telling
 from multirel.estimators._linear._span import is_reducible, reduce_to_span
 from multirel.estimators._model import LinearModel
 from multirel.estimators._task_rows import TaskRows
@@ -30,14 +31,18 @@ def fit_linear(estimator: Any, rows: TaskRows) -> None:
     """
     if rows.is_alike:
         problem, coordinates = build_problem(estimator, rows)
-        with interruptible():
+        with interruptible(), telling(_name_of(estimator)):
             solution = estimator._solve(problem)
             set_solution(estimator, solution, coordinates, n_classes=_n_classes(rows))
     elif getattr(estimator, "_solves_tasks_apart", False):
-        with interruptible():
+        with interruptible(), telling(_name_of(estimator)):
             fit_tasks_apart(estimator, rows)
     else:
         _refuse_different_tasks(estimator)
+
+
+def _name_of(estimator: Any) -> str | None:
+    return type(estimator).__name__ if estimator.verbose else None
 
 
 def _refuse_different_tasks(estimator: Any) -> None:

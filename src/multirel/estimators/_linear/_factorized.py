@@ -5,6 +5,7 @@ Yang, Hospedales: Deep multi-task representation learning, a tensor factorisatio
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from multirel.estimators._linear._interruption import is_interrupted
 from multirel.estimators._linear._last_intercepts import all_intercepts
 from multirel.estimators._linear._problem import LinearProblem, LinearSolution
 from multirel.estimators._linear._profiled_loss import ProfiledLoss
+from multirel.estimators._linear._progress import tell
 from multirel.estimators._linear._quadratic import SMALLEST_OBJECTIVE, solve_quadratic
 from multirel.estimators._linear._quadratic_penalty import QuadraticPenalty
 from multirel.networks._factorization import Factorization, largest_ranks
@@ -153,6 +155,7 @@ def _minimize(
         step = _step(point, first=first, radius=radius)
         size = max(point.value, smallest)
         residual = _residual(point, step, smallest)
+        tell(partial(_words, n_steps, point.value, residual))
         is_done = _is_last(point, step, residual=residual, tolerance=tolerance)
         candidate = point.moved(step.z)
         decrease = point.value - candidate.value
@@ -165,6 +168,10 @@ def _minimize(
         if not is_done and decrease > ACCEPTED * step.decrease:
             point = candidate
     return _solution(point, residual, tolerance=tolerance, ranks=ranks, n_steps=n_steps)
+
+
+def _words(step: int, objective: float, residual: float) -> str:
+    return f"step {step}, objective {objective:.6g}, relative residual {residual:.1e}"
 
 
 def _solution(

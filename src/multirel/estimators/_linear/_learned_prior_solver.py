@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from multirel.estimators._linear._first_fit import solve_once
 from multirel.estimators._linear._interruption import is_interrupted
 from multirel.estimators._linear._learned_prior import LearnedPrior
 from multirel.estimators._linear._problem import LinearProblem, LinearSolution
+from multirel.estimators._linear._progress import tell
 from multirel.estimators._linear._quadratic import solve_quadratic
 from multirel.exceptions import ConvergenceWarning
 
@@ -81,18 +83,14 @@ def solve_with_learned_prior(
     while n_done < limit and not is_interrupted():
         before = solution.weights
         prior.update(before)
+        tell(partial("update {} of the covariances".format, n_done + 1))
         solution = solve_quadratic(problem, prior.penalty(), tolerance=tolerance, start=solution)
         n_iterations, n_done = n_iterations + solution.n_iterations, n_done + 1
         if n_updates is None and _has_settled(before, solution.weights):
             has_settled = True
             break
     if not has_settled and not is_interrupted():
-        warnings.warn(
-            f"`n_updates=None` asks for a fixed point that {MOST_UPDATES} updates did not reach. Use a "
-            f"number, or more shrinkage.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        _warn_of_updates()
     objective = solution.objective
     if n_updates == 0 or settings["scale"] != "trace":
         # Only then do weights and covariances have a joint objective.
@@ -105,6 +103,15 @@ def solve_with_learned_prior(
         n_iterations=n_iterations,
         converged=solution.converged and has_settled,
         learned={"relations_": relations, "n_updates_": n_done},
+    )
+
+
+def _warn_of_updates() -> None:
+    warnings.warn(
+        f"`n_updates=None` asks for a fixed point that {MOST_UPDATES} updates did not reach. Use a "
+        f"number, or more shrinkage.",
+        ConvergenceWarning,
+        stacklevel=3,
     )
 
 

@@ -1,6 +1,7 @@
 """Problems with a quadratic penalty."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from multirel.estimators._linear._inverse_hessian import InverseHessian, Inverse
 from multirel.estimators._linear._last_intercepts import all_intercepts
 from multirel.estimators._linear._problem import LinearProblem, LinearSolution
 from multirel.estimators._linear._profiled_loss import Curvature, ProfiledLoss
+from multirel.estimators._linear._progress import tell
 from multirel.estimators._linear._quadratic_penalty import QuadraticPenalty
 from multirel.estimators._linear._second_derivative import SecondDerivative, inverse_hessian
 
@@ -76,6 +78,10 @@ class _Point:
     objective: float
 
 
+def _words(step: int, objective: float, gap: float) -> str:
+    return f"step {step}, objective {objective:.6g}, relative gap {gap:.1e}"
+
+
 class _Newton:
     """Newton steps with an inexact inverse."""
 
@@ -114,6 +120,7 @@ class _Newton:
             gap = self.bound(gradient) / max(point.objective, self.floor)
             if gap < best_gap:
                 best, best_gap = point, gap
+            tell(partial(_words, step, point.objective, gap))
             is_stuck = best_gap <= self.tolerance and gap > last_gap / 2
             if gap <= goal or is_stuck or step == MOST_STEPS or is_interrupted():
                 break

@@ -1,6 +1,7 @@
 """A loss of one output with a spectral penalty: Newton's method, certified by the dual problem."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -13,6 +14,7 @@ from multirel.estimators._linear._duality import (
 )
 from multirel.estimators._linear._interruption import is_interrupted
 from multirel.estimators._linear._profiled_loss import ProfiledLoss
+from multirel.estimators._linear._progress import tell
 from multirel.estimators._linear._spectral_curvature import TaskCurvature
 from multirel.estimators._linear._spectral_penalty import SpectralPenalty
 from multirel.estimators._linear._spectral_splitting import (
@@ -113,6 +115,7 @@ def minimize_output(
     share = SHARE_FOR_MODEL * tolerance
     for _ in range(MOST_MODELS[loss.kind]):
         gap = search.gap()
+        tell(partial(_words, search.n_iterations, gap / search.scale))
         if gap <= search.aim(tolerance) or is_interrupted():
             break
         if loss.kind == "squared":
@@ -132,6 +135,10 @@ def minimize_output(
         is_found=bool(search.gap() <= search.aim(tolerance)),
         n_iterations=search.n_iterations,
     )
+
+
+def _words(n_iterations: int, gap: float) -> str:
+    return f"{n_iterations} iterations, relative gap {gap:.1e}"
 
 
 @final
