@@ -3,6 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
+import torch
 from torch import nn
 
 from multirel.estimators._network_plan import NetworkPlan
@@ -42,14 +43,16 @@ def factorize_layers(network: nn.Module, plan: NetworkPlan, *, is_alike: bool) -
     for name in names:
         layer = copy.heads[name]
         if isinstance(layer, TaskLinear) and bool(layer.weight.any()):
-            copy.heads[name] = FactorizedTaskLinear.from_weights(
-                layer.weight,
-                plan.factorization,
-                ranks=_ranks_of(plan.ranks, name),
-                relative_error=plan.relative_error,
-                bias=layer.bias,
-                tasks=copy.tasks,
-            )
+            # A new layer draws weights, which are replaced here.
+            with torch.random.fork_rng(devices=[]):
+                copy.heads[name] = FactorizedTaskLinear.from_weights(
+                    layer.weight,
+                    plan.factorization,
+                    ranks=_ranks_of(plan.ranks, name),
+                    relative_error=plan.relative_error,
+                    bias=layer.bias,
+                    tasks=copy.tasks,
+                )
     return copy
 
 

@@ -326,3 +326,21 @@ def test_a_rank_keeps_the_largest_eigenvalues():
     values = np.linalg.eigvalsh(model.task_covariance_)
     assert_allclose(values[:3], values[0], atol=1e-10)
     assert values[3] > values[0]
+
+
+def test_a_fixed_point_of_low_rank_is_found():
+    """The root update shares its fixed points with MTRL, also where some directions vanish."""
+    data = make_related_tasks(4, 35, 6, correlation=0.5, noise=2.0, seed=5)
+    rows = {"X": data.X, "y": data.y, "tasks": data.tasks}
+    equal = {"task_weighting": "equal"}
+    for strength in (3.0, 10.0):
+        mtrl = MTRLRegressor(strength=strength / 4, ridge=0.0, tolerance=1e-9, **equal).fit(**rows)
+        mrn = MRNRegressor(
+            modes=("task",), covariance_update="trace", shrinkage=0.0, n_updates=None, strength=strength,
+            **equal,
+        ).fit(**rows)  # fmt: skip
+        values = np.linalg.svd(mtrl.coef_[:, 0] * mtrl.feature_scale_, compute_uv=False)
+        assert values[-1] < 1e-6 * values[0]
+        assert mrn.converged_
+        error = np.abs(mrn.coef_ - mtrl.coef_).max()
+        assert error < 0.01 * np.abs(mtrl.coef_).max()

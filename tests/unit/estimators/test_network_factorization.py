@@ -35,6 +35,13 @@ def test_ranks_can_be_given_for_all_layers_or_by_name():
         assert (heads["fc7"].ranks, heads["fc8"].ranks) == expected
 
 
+def test_nothing_is_drawn_from_the_generator_of_the_user():
+    network = trained()
+    before = torch.random.get_rng_state()
+    factorize_layers(network, PLANS["laf"], is_alike=True)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_output_layers_of_tasks_that_differ_stay_as_they_are():
     heads = factorize_layers(trained(), PLANS["laf"], is_alike=False).heads
     assert isinstance(heads["fc7"], FactorizedTaskLinear)

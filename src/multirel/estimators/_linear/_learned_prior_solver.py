@@ -27,7 +27,10 @@ __all__ = ["LearnedRelations", "solve_with_learned_prior"]
 SETTLED = 1e-6
 """Change of the weights between two fits, relative to their norm, at which updates have converged."""
 
-MOST_UPDATES = 1000
+SETTLED_ON_THE_WAY = 3e-6
+"""The same before the jitter is made smaller: the nearer to the fixed point there, the better the next start."""
+
+MOST_UPDATES = 2000
 """Updates after which the search for a fixed point ends."""
 
 
@@ -76,6 +79,7 @@ def solve_with_learned_prior(
         tolerance: Largest relative gap of each fit.
         start: A solution that may be near the first fit.
     """
+    levels = _jitters(settings["jitter"]) if _is_root(settings, n_updates) else [settings["jitter"]]
     prior = LearnedPrior(problem, strength=strength, settings=settings)
     solution = solve_once(problem, prior.penalty(), tolerance=tolerance, start=start)
     n_iterations, n_done, has_settled = solution.n_iterations, 0, n_updates is not None
@@ -86,9 +90,15 @@ def solve_with_learned_prior(
         tell(partial("update {} of the covariances".format, n_done + 1))
         solution = solve_quadratic(problem, prior.penalty(), tolerance=tolerance, start=solution)
         n_iterations, n_done = n_iterations + solution.n_iterations, n_done + 1
-        if n_updates is None and _has_settled(before, solution.weights):
-            has_settled = True
+        enough = SETTLED if len(levels) == 1 else SETTLED_ON_THE_WAY
+        has_settled = has_settled or _has_settled(before, solution.weights, enough=enough)
+        if n_updates is None and has_settled and len(levels) == 1:
             break
+        if n_updates is None and has_settled:
+            levels, has_settled = levels[1:], False
+            prior = LearnedPrior(
+                problem, strength=strength, settings={**settings, "jitter": levels[0]}
+            )
     if not has_settled and not is_interrupted():
         _warn_of_updates()
     objective = solution.objective
@@ -106,6 +116,19 @@ def solve_with_learned_prior(
     )
 
 
+def _is_root(settings: Mapping[str, Any], n_updates: int | None) -> bool:
+    return n_updates is None and settings["covariance_update"] == "trace"
+
+
+def _jitters(smallest: float) -> list[float]:
+    """Falling jitters, down to the smallest.
+
+    With that from the start, directions that vanish turn too slowly to be told from a fixed point.
+    """
+    larger = [10.0**-power for power in range(1, 13) if 10.0**-power > 2 * smallest]
+    return [*larger, smallest]
+
+
 def _warn_of_updates() -> None:
     warnings.warn(
         f"`n_updates=None` asks for a fixed point that {MOST_UPDATES} updates did not reach. Use a "
@@ -115,6 +138,8 @@ def _warn_of_updates() -> None:
     )
 
 
-def _has_settled(before: "NDArray[np.float64]", after: "NDArray[np.float64]") -> bool:
+def _has_settled(
+    before: "NDArray[np.float64]", after: "NDArray[np.float64]", *, enough: float
+) -> bool:
     change = np.linalg.norm(after - before)
-    return bool(change <= SETTLED * np.linalg.norm(after))
+    return bool(change <= enough * np.linalg.norm(after))
