@@ -28,7 +28,7 @@ SETTLED = 1e-6
 """Change of the weights between two fits, relative to their norm, at which updates have converged."""
 
 SETTLED_ON_THE_WAY = 3e-6
-"""The same before the jitter is made smaller: the nearer to the fixed point there, the better the next start."""
+"""The same before the jitter is made smaller, from as near the fixed point there as is worth while."""
 
 MOST_UPDATES = 2000
 """Updates after which the search for a fixed point ends."""
@@ -96,24 +96,23 @@ def solve_with_learned_prior(
             break
         if n_updates is None and has_settled:
             levels, has_settled = levels[1:], False
-            prior = LearnedPrior(
-                problem, strength=strength, settings={**settings, "jitter": levels[0]}
-            )
+            finer = {**settings, "jitter": levels[0]}
+            prior = LearnedPrior(problem, strength=strength, settings=finer)
     if not has_settled and not is_interrupted():
         _warn_of_updates()
-    objective = solution.objective
-    if n_updates == 0 or settings["scale"] != "trace":
-        # Only then do weights and covariances have a joint objective.
-        objective += prior.log_terms()
-    has_rows = np.ones(problem.n_tasks, dtype=bool)
-    relations = LearnedRelations(**prior.covariances(), has_rows=has_rows)
+    has_objective = n_updates == 0 or settings["scale"] != "trace"
     return replace(
         solution,
-        objective=objective,
+        # Only then do weights and covariances have a joint objective.
+        objective=solution.objective + (prior.log_terms() if has_objective else 0.0),
         n_iterations=n_iterations,
         converged=solution.converged and has_settled,
-        learned={"relations_": relations, "n_updates_": n_done},
+        learned={"relations_": _relations(prior, problem.n_tasks), "n_updates_": n_done},
     )
+
+
+def _relations(prior: LearnedPrior, n_tasks: int) -> LearnedRelations:
+    return LearnedRelations(**prior.covariances(), has_rows=np.ones(n_tasks, dtype=bool))
 
 
 def _is_root(settings: Mapping[str, Any], n_updates: int | None) -> bool:
