@@ -26,13 +26,13 @@ from sklearn.metrics import accuracy_score, explained_variance_score, roc_auc_sc
 from multirel import estimators
 from multirel.exceptions import MultirelWarning
 
-HALF_DECADES = np.logspace(0, 4, 9).tolist()
-DECADES = np.logspace(0, 4, 5).tolist()
+HALF_DECADES = np.logspace(-1, 4, 11).tolist()
+DECADES = np.logspace(-1, 4, 6).tolist()
 WEAKER = np.logspace(-1, 3, 5).tolist()
 
 GRIDS = {
     "stl": ("SingleTask", {}, {"strength": HALF_DECADES}),
-    "pooled": ("Pooled", {}, {"strength": HALF_DECADES, "task_intercepts": [False, True]}),
+    "pooled": ("Pooled", {}, {"strength": DECADES, "task_intercepts": [False, True]}),
     "mean-reg": ("MeanRegularized", {}, None),
     "mtfl": ("MTFL", {}, None),
     "rmtl": ("RMTL", {}, None),
@@ -47,7 +47,7 @@ GRIDS = {
         {"modes": ("task",)},
         [
             {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [1]},
-            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [0]},
+            {"strength": DECADES, "start": [0.6], "n_updates": [0]},
         ],
     ),
     "mrn": (
@@ -55,14 +55,14 @@ GRIDS = {
         {},
         [
             {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [1]},
-            {"strength": DECADES, "start": [0.3, 0.6], "n_updates": [0]},
+            {"strength": DECADES, "start": [0.6], "n_updates": [0]},
         ],
     ),
     "mrn, averaged": ("MRN", {"selection": "average"}, "mrn"),
 }
 """Estimator, fixed settings and grid of every linear method; None is the grid that the twin makes."""
 
-DEEP_STRENGTHS = np.logspace(-1, 2, 4).tolist()
+DEEP_STRENGTHS = [1.0, 10.0]
 DEEP = {
     "stl": ("SingleTask", {}, {"strength": DEEP_STRENGTHS}),
     "shared": ("SharedNetwork", {}, {"strength": DEEP_STRENGTHS}),
@@ -117,7 +117,7 @@ def make_estimator(data: DataSet, method: str, *, seed: int) -> object:
     settings = {**settings, "grid": grid, "scoring": data.metric, "random_state": seed, "cv": 3}
     if data.hidden_sizes:
         # Rows with classes of their own need more epochs than rows that share them.
-        settings |= {"hidden_sizes": data.hidden_sizes, "max_epochs": 60}
+        settings |= {"hidden_sizes": data.hidden_sizes, "max_epochs": 40}
     return getattr(estimators, f"{family}{kind}CV")(**settings)
 
 

@@ -71,7 +71,6 @@ def fit_network(estimator: Any, rows: TaskRows, plan: NetworkPlan) -> None:
         )
     seed = int(check_random_state(estimator.random_state).randint(LARGEST_SEED))
     if estimator.backbone is None:
-        _check_no_weights(estimator)
         _fit_layers(estimator, rows, plan, seed=seed)
         return
     if isinstance(rows.x, BackboneFeatures):
@@ -88,14 +87,6 @@ def fit_network(estimator: Any, rows: TaskRows, plan: NetworkPlan) -> None:
     else:
         _fit_layers(estimator, rows, plan, seed=seed)
     estimator.model_ = BackboneModel(backbone, estimator.model_, device=estimator.device)
-
-
-def _check_no_weights(estimator: Any) -> None:
-    if estimator.weights is not None:
-        raise ValueError(
-            f"`weights` must be None without a backbone: got {estimator.weights!r}. Name the backbone that "
-            f"they belong to."
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

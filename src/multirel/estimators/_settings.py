@@ -38,8 +38,8 @@ def check_settings(estimator: Any) -> None:
         raise ValueError(f"`verbose` must be True or False: got {settings['verbose']!r}.")
     if settings.get("weights") is not None and settings.get("backbone") is None:
         raise ValueError(
-            f"`weights` must be left alone without a `backbone`, whose weights they are: got "
-            f"{settings['weights']!r}."
+            f"`weights` must be None without a backbone: got {settings['weights']!r}. Name the backbone that "
+            f"they belong to."
         )
     if "device" in settings:
         _check_device(settings["device"])

@@ -50,7 +50,7 @@ def test_settings_that_an_estimator_lacks_are_not_asked_for():
         ),
         ("task_column", True, "`task_column` must be the name or number of a column.*got True"),
         ("verbose", "x", "`verbose` must be True or False: got 'x'"),
-        ("weights", "a.pth", "`weights` must be left alone without a `backbone`.*got 'a.pth'"),
+        ("weights", "a.pth", "`weights` must be None without a backbone.*got 'a.pth'"),
         (
             "device",
             "nope",
