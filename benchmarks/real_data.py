@@ -1,7 +1,7 @@
 """How the methods do on real data of several tasks, by random splits and paired tests.
 
-Settings are chosen by cross-validation on training rows only; every method has at most 20 of them to choose
-from. Results are kept in a file, one line per method and seed, and what is there is not run again:
+Settings are chosen by cross-validation on training rows only. Results are kept in a file, one line per method
+and seed, and what is there is not run again:
 
     python benchmarks/real_data.py --data ../shared/data --seeds 100-119 --jobs 2
 """
@@ -177,33 +177,41 @@ def print_table(name: str, records: list[dict], seeds: list[int]) -> None:
     scores = {method: found for method, found in scores.items() if found}
     if "mrn" not in scores:
         return
-    common = sorted(set.intersection(*(set(found) for found in scores.values())))
-    reference = np.array([scores["mrn"][seed] for seed in common])
-    p_values = {}
+    gains = {method: differences(scores["mrn"], found) for method, found in scores.items()}
+    tested = {m: gain for m, gain in gains.items() if m != "mrn" and len(gain) >= FEWEST_TO_TEST}
+    adjusted = holm({m: float(stats.ttest_1samp(gain, 0).pvalue) for m, gain in tested.items()})
+    print(f"\n### {name}\n")
+    print(
+        "| method | splits | mean ± standard error | MRN minus it, 95 % | Holm-corrected p | seconds |"
+    )
+    print("|---|---|---|---|---|---|")
     for method, found in scores.items():
-        if method != "mrn":
-            difference = reference - [found[seed] for seed in common]
-            p_values[method] = float(stats.ttest_1samp(difference, 0).pvalue)
-    adjusted = holm(p_values)
-    print(f"\n### {name}: {len(common)} splits\n")
-    print("| method | mean ± standard error | MRN minus it, 95 % | Holm-corrected p | seconds |")
-    print("|---|---|---|---|---|")
-    for method, found in scores.items():
-        values = np.array([found[seed] for seed in common])
         seconds = np.mean([r["seconds"] for r in records if r["method"] == method])
-        row = [method, f"{values.mean():.4f} ± {values.std(ddof=1) / len(values) ** 0.5:.4f}"]
-        if method == "mrn":
-            row += ["", ""]
+        row = [method, str(len(found)), mean_and_error(np.array([*found.values()]))]
+        if method in tested:
+            row += [interval(gains[method]), f"{adjusted[method]:.2g}"]
         else:
-            difference = reference - values
-            error = difference.std(ddof=1) / len(values) ** 0.5
-            half = error * stats.t.ppf(0.975, len(values) - 1)
-            low, high = difference.mean() - half, difference.mean() + half
-            row += [
-                f"{difference.mean():+.4f} ({low:+.4f} to {high:+.4f})",
-                f"{adjusted[method]:.2g}",
-            ]
+            row += ["", ""]
         print("| " + " | ".join([*row, f"{seconds:.1f}"]) + " |")
+
+
+FEWEST_TO_TEST = 3
+
+
+def differences(ours: dict[int, float], others: dict[int, float]) -> np.ndarray:
+    """What is gained on the splits that both have."""
+    return np.array([ours[seed] - others[seed] for seed in sorted(ours.keys() & others.keys())])
+
+
+def mean_and_error(values: np.ndarray) -> str:
+    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{values.mean():.4f} ± {error:.4f}"
+
+
+def interval(gain: np.ndarray) -> str:
+    """The mean gain with its 95 % interval by Student's distribution."""
+    half = gain.std(ddof=1) / len(gain) ** 0.5 * stats.t.ppf(0.975, len(gain) - 1)
+    return f"{gain.mean():+.4f} ({gain.mean() - half:+.4f} to {gain.mean() + half:+.4f})"
 
 
 def holm(p_values: dict[str, float]) -> dict[str, float]:
